@@ -9,7 +9,7 @@ from synthetic_records import named_sides, suite, synthetic_run
 
 from evopolicygym.analysis.compare import MAX_ENTRANTS, compare
 from evopolicygym.analysis.stats.estimates import ONE_RUN, difference_p_value
-from evopolicygym.analysis.stats.measured import coverage, difference_coverage
+from evopolicygym.analysis.stats.measured import coverage, difference_coverage, misleading_rate
 from evopolicygym.analysis.stats.multiple import holm
 from evopolicygym.analysis.stats.power import (
     DifferenceVariance,
@@ -228,6 +228,15 @@ def test_a_difference_is_no_surer_than_a_score():
     """An entrant of two modes against one whose runs are all alike: three runs in a row often show one mode."""
     assert difference_coverage(3).low <= coverage(1, 3).low < 0.9
     assert difference_coverage(1) is None
+
+
+def test_a_p_value_below_5_percent_from_few_runs_says_how_often_equal_means_give_it():
+    """Where the number is printed, not only in the docs."""
+    apart = pair(suite({"a": 0.9}, 3, seed=1), suite({"b": 0.1}, 3, seed=2)).tasks[0].difference
+    assert apart.p < 0.05 and apart.misleading == misleading_rate("p", 3) > 0.3
+    close = pair(suite({"a": 0.5}, 3, seed=1), suite({"b": 0.5}, 3, seed=2)).tasks[0].difference
+    assert close.p > 0.05 and close.misleading is None
+    assert misleading_rate("p", 2) is None  # two runs never give it
 
 
 def test_runs_that_selected_one_policy_are_counted():

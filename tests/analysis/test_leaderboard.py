@@ -10,7 +10,7 @@ from evopolicygym.analysis.leaderboard.boards import differences
 from evopolicygym.analysis.leaderboard.build import MAX_ENTRANTS, PaperRows, leaderboard
 from evopolicygym.analysis.leaderboard.text_tables import task_scores_table
 from evopolicygym.analysis.stats.estimates import ONE_RUN
-from evopolicygym.analysis.stats.measured import coverage
+from evopolicygym.analysis.stats.measured import coverage, misleading_rate
 from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, stored_anchors
@@ -328,6 +328,16 @@ def test_two_runs_cannot_prove_the_first_place():
     found = rows(runs)
     assert found["a m"].p_first == pytest.approx(15 / 16) and found["b m"].p_first == pytest.approx(1 / 16)
     assert (found["a m"].places.first, found["a m"].places.last) == (1, 2)
+
+
+def test_ranks_and_first_places_of_few_runs_say_how_often_equal_means_give_them():
+    (table,) = board(suite({"good": 0.9, "bad": 0.1}, 3, tasks=[TASK])).tasks
+    assert [(row.places.first, row.places.last) for row in table.rows] == [(1, 1), (2, 2)]
+    words = "with so few runs, {} came from equal means in up to {} % of simulations"
+    rates = {"ranks that differ": misleading_rate("p", 3), "P(first) above 0.95": misleading_rate("first", 3)}
+    assert table.caution == "; ".join(words.format(name, round(100 * rate)) for name, rate in rates.items())
+    (table,) = board(suite({"one": 0.5, "other": 0.5}, 3, tasks=[TASK])).tasks
+    assert table.caution is None
 
 
 def test_intervals_stay_within_the_possible_returns():

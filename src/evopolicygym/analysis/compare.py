@@ -30,16 +30,18 @@ from evopolicygym.analysis.stats.estimates import (
     ONE_RUN,
     Number,
     average,
+    contrast,
     correlation_by_case,
     difference_p_value,
     estimate_difference,
     estimate_score,
 )
 from evopolicygym.analysis.stats.improvement import improvement, improvement_over_tasks
-from evopolicygym.analysis.stats.measured import Coverage, difference_coverage
+from evopolicygym.analysis.stats.measured import Coverage, difference_coverage, misleading_rate
 from evopolicygym.analysis.stats.multiple import holm
 from evopolicygym.analysis.stats.pooled import performance_profile
 from evopolicygym.analysis.stats.power import (
+    ALPHA,
     EFFECT,
     RunsNeeded,
     TasksNeeded,
@@ -190,7 +192,9 @@ class TaskDifference:
     """Score of the first minus the second on one task.
 
     Without two runs of each, interval, p-values, ``p_improvement`` and ``plan`` are None. ``p_holm`` is ``p`` corrected
-    over all tasks of all pairs. ``plan`` says how many runs would find the effect of interest.
+    over all tasks of all pairs. ``misleading``: how often at most p < 0.05 came from equal means in simulations of so
+    few runs; None where p is above, or it was about as rare as it claims to be. ``plan`` says how many runs would find
+    the effect of interest.
     """
 
     value: Number
@@ -198,6 +202,7 @@ class TaskDifference:
     coverage: Coverage | None
     p: float | None
     p_holm: float | None
+    misleading: float | None
     p_improvement: Number | None
     plan: RunsNeeded | None
 
@@ -312,7 +317,7 @@ def _pair(labels: tuple[str, str], common: Sequence[SharedTask], effect: float) 
 
 def _compare_task(task: SharedTask, effect: float) -> TaskComparison:
     first, second = task.first, task.second
-    variance = estimate_difference(first, second).variance
+    variance = contrast([(1.0, first), (-1.0, second)]).variance
     return TaskComparison(
         task=task.task,
         comparable_id=task.comparable_id,
@@ -338,12 +343,14 @@ def _difference(task: SharedTask, effect: float) -> TaskDifference:
     estimate = estimate_difference(task.first, task.second)
     fewest = min(len(task.first), len(task.second))
     interval = estimate.interval() if fewest > 1 and estimate.variance else None
+    p_value = difference_p_value(task.first, task.second)
     return TaskDifference(
         value=Number(estimate.value, interval.clipped(task.bounds.of_difference) if interval else None),
         scope=ONE_RUN if fewest == 1 else estimate.scope,
         coverage=difference_coverage(fewest),
-        p=difference_p_value(task.first, task.second),
+        p=p_value,
         p_holm=None,
+        misleading=misleading_rate("p", fewest) if p_value is not None and p_value < ALPHA else None,
         p_improvement=improvement(task.first.mean(axis=1), task.second.mean(axis=1)),
         plan=_plan(task, effect),
     )

@@ -171,7 +171,7 @@ def knowledge_gap_table(gap: KnowledgeGap) -> TextTable:
     rows = [
         (task.task, f"{task.runs[0]}, {task.runs[1]}", format_number(task.plain, 6), format_number(task.disguised, 6),
          format_number(task.gap.value), format_interval(task.gap.interval), format_fixed(task.normalised),
-         interval_notes(task.scope))
+         interval_notes(task.scope, coverage_warning(task.coverage)))
         for task in gap.tasks
     ]  # fmt: skip
     if gap.normalised:
@@ -191,8 +191,11 @@ def keys_table(table: KeyTable) -> TextTable:
          format_interval(row.normalised.interval, 3), format_fixed(row.between_keys), format_fixed(row.between_runs))
         for row in table.rows
     ]  # fmt: skip
+    keys = [row.keys for row in table.rows if row.normalised.interval]
+    measured = measured_coverage("over_runs", min(keys)) if keys else None  # one number per key, as if it were a run
+    warning = "".join(f"; {text}" for text in coverage_warning(measured, noun="key"))
     title = "generated tasks over keys: mean normalised score, and standard deviations; each key counts the same"
-    return TextTable(title, columns, rows, optional=("runs", "between runs"))
+    return TextTable(f"{title}{warning}", columns, rows, optional=("runs", "between runs"))
 
 
 def selection_table(board: BoardTable) -> TextTable:

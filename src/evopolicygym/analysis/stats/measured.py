@@ -45,6 +45,19 @@ def difference_coverage(runs: int) -> Coverage | None:
     return _worst(measured_coverage(table, runs) for table in ("difference", SCORES[1]))
 
 
+def misleading_rate(statement: str, runs: int) -> float | None:
+    """Return how often at most a statement on one task set two entrants apart whose means are equal, with so few runs;
+    None where it is about as rare as it claims to be. The worst is an entrant with two modes beside one whose runs are
+    all alike.
+
+    Args:
+        statement: ``p`` for p < 0.05, ``first`` for P(first) > 0.95.
+        runs: Of the entrant with the fewest.
+    """
+    rates = measured_coverage(f"unlike_{statement}", runs)
+    return rates.high if rates and rates.high > 1.0 - NOMINAL_FROM else None
+
+
 def deviation_coverage(tasks: int, runs: int) -> Coverage | None:
     """Return the coverage of the intervals of variance components, the worst of the three."""
     prefix = "tasks_" if tasks >= SUITE else ""
