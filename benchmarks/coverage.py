@@ -217,6 +217,8 @@ TABLES = {
     "tasks_first": f"P(first) above 0.95 for one of {ENTRANTS} equal entrants over {TASKS} tasks (5 or less)",
     "rank_score": f"Interval of a rank score over {TASKS} tasks, {ENTRANTS} equal entrants",
     "tasks_improvement": f"Interval of P(improvement) over {TASKS} tasks, equal entrants",
+    "family_interquartile_mean": f"Interval of the interquartile mean over {FAMILY} tasks",
+    "family_optimality_gap": f"Interval of the optimality gap over {FAMILY} tasks",
     "interquartile_mean": f"Interval of the interquartile mean over {TASKS} tasks",
     "optimality_gap": f"Interval of the optimality gap over {TASKS} tasks",
     "profile": f"Interval of a performance profile over {TASKS} tasks, at its true quartiles",
@@ -298,7 +300,7 @@ def measure(setting: Setting, runs: int, suites: int) -> dict[str, float]:
             count(of_plan_range(setting, runs, generator))
     for _ in range(MORE * suites):
         count(of_pair(suite_of_equals(setting, runs, generator, 2), generator))
-    held |= of_unlike_pairs(setting, runs, UNLIKE * suites)
+    held |= of_unlike_pairs(setting, runs, UNLIKE * suites) | of_families(setting, runs, suites)
     # The truth of a rank score is its expectation in this very experiment: equal entrants share ranks where they tie.
     truth = float(np.mean(rank_scores))
     held["rank_score"] = [_holds(bounded_mean(values).interval, truth) for values in rank_scores]
@@ -334,6 +336,18 @@ def of_pooled(setting: Setting, matrices: Sequence[Matrix]) -> Outcome:
     truth = true_pooled(setting.name)
     yield "interquartile_mean", _holds(estimate_interquartile_mean(matrices).interval, truth.interquartile_mean)
     yield "optimality_gap", _holds(estimate_optimality_gap(matrices).interval, truth.optimality_gap)
+
+
+def of_families(setting: Setting, runs: int, suites: int) -> dict[str, list[bool]]:
+    """Summaries of all runs of a few tasks."""
+    if runs == 1:
+        return {}
+    generator = np.random.default_rng([zlib.crc32(setting.name.encode()), runs, 2])
+    held: dict[str, list[bool]] = {}
+    for _ in range(suites):
+        for name, holds in of_pooled(setting, [setting.returns(generator, runs) for _ in range(FAMILY)]):
+            held.setdefault(f"family_{name}", []).append(bool(holds))
+    return held
 
 
 def of_profile(setting: Setting, scores: Sequence[Matrix]) -> Outcome:

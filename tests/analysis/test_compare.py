@@ -92,6 +92,13 @@ def test_runs_of_a_separate_board_are_left_out_and_named():
     assert [task.scores for task in found.tasks] == [(1.5, 3.5)]
     (reason,) = found.not_compared.values()
     assert reason == "the agent's network was open"
+    first += [synthetic_run((8.0, 8.0), publishable=False), synthetic_run((7.0, 7.0), options={"text": "full"})]
+    found = pair(first, [synthetic_run((3.0, 4.0), agent="kimi")])
+    assert [task.scores for task in found.tasks] == [(1.5, 3.5)]
+    assert sorted(found.not_compared.values()) == [
+        "text: full, not brief",
+        "the agent's network was open, and as many: isolation below B (policy none, agent A)",
+    ]
     apart = pair([synthetic_run(publishable=False)], [synthetic_run(agent="kimi")])
     assert not apart.tasks and "isolation below B" in apart.not_compared["core16/acrobot"]
 

@@ -8,9 +8,9 @@ from synthetic_records import fingerprint, suite, synthetic_run
 
 from evopolicygym.analysis.leaderboard.boards import differences
 from evopolicygym.analysis.leaderboard.build import MAX_ENTRANTS, PaperRows, leaderboard
-from evopolicygym.analysis.leaderboard.text_tables import task_scores_table
+from evopolicygym.analysis.leaderboard.text_tables import other_aggregates_table, task_scores_table
 from evopolicygym.analysis.stats.estimates import ONE_RUN
-from evopolicygym.analysis.stats.measured import coverage, misleading_rate
+from evopolicygym.analysis.stats.measured import coverage, misleading_rate, pooled_coverage
 from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, stored_anchors
@@ -273,6 +273,22 @@ def test_summaries_beside_the_mean(whole):
     assert good.interquartile_mean.interval.low < good.interquartile_mean.value < good.interquartile_mean.interval.high
     assert good.optimality_gap.value == pytest.approx(0.1, abs=0.1)
     assert (good.profile[0].value, good.profile[-1].value) == (1.0, 0.0) and 0.8 < good.median < 1.0
+
+
+def test_pooled_summaries_of_a_few_tasks_have_no_interval_or_a_warning():
+    tasks = paper.core16()
+    for count, has_interval in ((3, False), (4, True)):
+        aggregates = board(suite({"a": 0.5, "b": 0.4}, 2, tasks=tasks[:count])).aggregates
+        shared = next(aggregate for aggregate in aggregates if aggregate.tasks == count and aggregate.standings)
+        for row in shared.standings:
+            assert (row.interquartile_mean.interval is not None) == (row.optimality_gap.interval is not None)
+            assert (row.interquartile_mean.interval is not None) == has_interval
+        assert (
+            "interquartile mean: the interval of so few runs" in other_aggregates_table(shared).title
+        ) == has_interval
+    lowest = pooled_coverage("interquartile_mean", 4, 2).low
+    assert lowest < pooled_coverage("interquartile_mean", 16, 2).low
+    assert f"in {100 * lowest:.0f} to " in other_aggregates_table(shared).title
 
 
 def test_intervals_of_few_runs_state_their_measured_coverage(whole):

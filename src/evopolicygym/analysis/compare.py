@@ -115,14 +115,16 @@ def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[
 
 
 def _left_out(mine: ComparedEntrant, other: ComparedEntrant) -> dict[str, str]:
-    """Return groups of runs of tasks that are compared which the other entrant has no runs to compare with."""
-    compared = {key[0] for key in mine.runs if key in other.runs}
-    return {
-        f"{key[0]} ({key[1]}): {pluralize(len(runs), 'run')} of {mine.label}": "; ".join(key[2])
-        or f"{other.label} has none like that"
-        for key, runs in mine.runs.items()
-        if key[0] in compared and key not in other.runs
-    }
+    """Return groups of runs of tasks that are compared which the other entrant has no runs to compare with, and how
+    each differs from those that are compared."""
+    compared = {key[0]: runs[0].run for key, runs in mine.runs.items() if key in other.runs}
+    left_out: dict[str, list[str]] = defaultdict(list)
+    for (task, name, apart), runs in mine.runs.items():
+        if task in compared and (task, name, apart) not in other.runs:
+            unequal = differences(runs[0].run.ids.fingerprint, compared[task].ids.fingerprint)
+            reasons = "; ".join((*unequal, *apart)) or "on a separate board"
+            left_out[f"{task} ({name}): {pluralize(len(runs), 'run')} of {mine.label}"].append(reasons)
+    return {group: ", and as many: ".join(reasons) for group, reasons in left_out.items()}
 
 
 def _conditions(run: RunRecord) -> str:

@@ -35,7 +35,7 @@ from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
 from evopolicygym.analysis.reference_table import ReferenceTable
 from evopolicygym.analysis.stats.by_task import EntrantDifference
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE, Number
-from evopolicygym.analysis.stats.measured import coverage, measured_coverage
+from evopolicygym.analysis.stats.measured import coverage, measured_coverage, pooled_coverage
 from evopolicygym.analysis.stats.ranks import RankInterval
 
 LEVEL: Final = f"{CONFIDENCE_LEVEL:.0%}"
@@ -106,8 +106,9 @@ def other_aggregates_table(aggregate: Aggregate) -> TextTable:
 def _pooled_warning(aggregate: Aggregate) -> str:
     """Say how often intervals of pooled quantities held the truth, where it was too rarely."""
     known = [row.fewest_runs for row in aggregate.standings if row.interquartile_mean.interval]
-    measured = measured_coverage("interquartile_mean", min(known)) if known else None
-    return "".join(f"; interquartile mean: {text}" for text in coverage_warning(measured))
+    names = ("interquartile mean", "optimality gap") if known else ()
+    measured = {name: pooled_coverage(name.replace(" ", "_"), aggregate.tasks, min(known)) for name in names}
+    return "".join(f"; {name}: {text}" for name, rates in measured.items() for text in coverage_warning(rates))
 
 
 def task_scores_table(table: TaskTable) -> TextTable:

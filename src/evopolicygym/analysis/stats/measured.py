@@ -14,6 +14,7 @@ from typing import Any, Final
 
 DEVIATIONS: Final = ("run_deviation", "case_deviation", "rest_deviation")
 SUITE: Final = 16  # tasks
+FAMILY: Final = 4
 SCORES: Final = {1: "task", 4: "family", 16: "suite"}  # tables of score intervals, by the number of tasks
 NOMINAL_FROM: Final = 0.90  # coverage from here on, in the worst simulated setting, is printed without a warning
 
@@ -43,6 +44,11 @@ def difference_coverage(runs: int) -> Coverage | None:
     """Return the coverage of the interval of a difference on one task. Differences of equal entrants were simulated; a
     difference from an entrant whose runs are all alike is as uncertain as a score."""
     return _worst(measured_coverage(table, runs) for table in ("difference", SCORES[1]))
+
+
+def pooled_coverage(table: str, tasks: int, runs: int) -> Coverage | None:
+    """Return the coverage of intervals of summaries of all runs: ``interquartile_mean`` or ``optimality_gap``."""
+    return measured_coverage(table if tasks >= SUITE else f"family_{table}", runs)
 
 
 def misleading_rate(statement: str, runs: int) -> float | None:
