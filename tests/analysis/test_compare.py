@@ -21,6 +21,7 @@ from evopolicygym.analysis.stats.power import (
     tasks_needed,
 )
 from evopolicygym.errors import UserError
+from evopolicygym.reference import paper
 
 
 def pair(first, second):
@@ -130,6 +131,15 @@ def test_a_task_counts_once_under_the_comparable_id_with_most_runs():
     )
     assert [one.scores for one in found.tasks] == [(1.5, 1.5)]
     assert list(found.not_compared.values()) == ["under another comparable_id there are more runs"]
+
+
+def test_a_comparison_is_no_patchwork_of_simulator_versions():
+    """Both entrants have all tasks under two versions, with as many runs."""
+    old = {task: {"packages": {"numpy": "1"}} for task in paper.core16()}
+    first, second = (suite({agent: 0.5}, 2) + suite({agent: 0.5}, 2, facts=old) for agent in "ab")
+    found = pair(first, second)
+    ids = {run.ids.comparable_id: run.ids.fingerprint["packages"]["numpy"] for run in first}
+    assert len({ids[task.comparable_id] for task in found.tasks}) == 1 and len(found.tasks) == 16
 
 
 def test_each_set_of_conditions_is_a_comparison_of_its_own():

@@ -111,6 +111,25 @@ def test_another_budget_is_another_board_and_the_difference_is_named():
     assert second.differs == ("budget: 64, not 128",)
 
 
+def test_a_board_is_no_patchwork_of_simulator_versions():
+    """Each of two entrants has all tasks, under versions of their own, and no version has more runs of a task."""
+    old = {task: {"packages": {"numpy": "1"}} for task in paper.core16()}
+    runs = suite({"a": 0.5}, 2) + suite({"b": 0.5}, 2, facts=old)
+    made = leaderboard(runs, [], draws=10).boards
+    assert [{row.entrant for table in board.tasks for row in table.rows} for board in made] in (
+        [{"a m"}, {"b m"}],
+        [{"b m"}, {"a m"}],
+    )
+    assert all(board.aggregates[0].tasks == len(board.aggregates[0].standings) * 16 for board in made)
+    # Runs decide between versions over all tasks together; a task that was played under another one alone joins them.
+    tasks = paper.core16()[:4]
+    runs = suite({"a": 0.5}, 2, tasks=tasks[:3]) + suite({"a": 0.5}, 3, tasks=tasks[2:], facts=old)
+    sizes = [
+        {table.task: table.rows[0].runs for table in board.tasks} for board in leaderboard(runs, [], draws=10).boards
+    ]
+    assert sorted(map(len, sizes)) == [1, 4]
+
+
 def test_another_simulator_version_is_another_board():
     runs = [synthetic_run(), synthetic_run(), synthetic_run(facts={"packages": {"numpy": "1"}})]
     first, second = leaderboard(runs, [], draws=DRAWS).boards

@@ -21,7 +21,7 @@ from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.analysis.gain import GainDifference, gain_difference
 from evopolicygym.analysis.leaderboard.aggregates import PROFILE
-from evopolicygym.analysis.leaderboard.boards import conditions, differences, separate_reasons
+from evopolicygym.analysis.leaderboard.boards import SameId, conditions, differences, one_id_per_task, separate_reasons
 from evopolicygym.analysis.leaderboard.costs import CostRow, cost_rows
 from evopolicygym.analysis.scales import aggregate_bounds, bounded_runs, bounds_of, counted_runs, run_scores, scale_of
 from evopolicygym.analysis.scores import Matrix, RunScore, run_score, selected_policies
@@ -132,11 +132,10 @@ def _conditions(run: RunRecord) -> str:
 
 
 def _one_per_task(keys: Sequence[RunsKey], first: ComparedEntrant, second: ComparedEntrant) -> list[RunsKey]:
-    """Return the comparable_id with most runs of each task."""
-    tasks = dict.fromkeys(key[0] for key in keys)
-    return [
-        max((key for key in keys if key[0] == task), key=lambda key: _fewest_runs(first, second, key)) for task in tasks
-    ]
+    """Return the comparable_id of each task that a board would have."""
+    listed = {key[:2]: key for key in keys}
+    groups = (SameId.of(first.runs[key][0].run, _fewest_runs(first, second, key)) for key in keys)
+    return sorted(listed[group.task, group.comparable_id] for group in one_id_per_task(groups))
 
 
 def _shared_task(key: RunsKey, first: Sequence[RunScore], second: Sequence[RunScore]) -> SharedTask:
