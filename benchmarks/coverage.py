@@ -69,6 +69,8 @@ FAMILY = 4
 ENTRANTS = 6
 DRAWS = 300
 MORE = 3  # pairs for each suite: they are cheap
+UNLIKE = 5  # pairs of unlike entrants for each suite
+MOST_RUNS = 10  # of the other entrant, where numbers of runs differ
 CLOSE = 0.5  # how much better the third entrant is, in units of the effects
 CANDIDATES = 10  # of a selection
 VALIDATION = 16  # cases
@@ -159,6 +161,19 @@ class Setting:
         parts = zip((self.runs, self.cases, self.rest), self.shapes, strict=True)
         return float(self.scored(np.asarray(sum(scale * shape(generator, count) for scale, shape in parts))).mean())
 
+    @functools.cached_property
+    def level_of_alike(self) -> float:
+        """The level at which runs that are all alike have the same true score, by bisection."""
+        if self.scored is as_it_is:
+            return 0.0
+        generator, count, low, high = np.random.default_rng(6), (400_000,), -3.0, 3.0
+        parts = zip((self.cases, self.rest), self.shapes[1:], strict=True)
+        returns = np.asarray(sum(scale * shape(generator, count) for scale, shape in parts))
+        for _ in range(30):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.scored(returns + middle).mean() < self.truth else (low, middle)
+        return low
+
 
 UNIT = Bounds(0.0, 1.0)
 SETTINGS = (
@@ -189,6 +204,10 @@ TABLES = {
     "first": "P(first) above 0.95 for one of two equal entrants on one task (10 or less)",
     "improvement": "Interval of P(improvement) on one task, equal entrants",
     "places": "Ranks on one task hold at once: two equal entrants and a better one",
+    "uneven_difference": f"Interval of a difference on one task, equal entrants, the other with {MOST_RUNS} runs",
+    "uneven_p": f"False positives: p < 0.05 on one task, equal entrants, the other with {MOST_RUNS} runs (5 or less)",
+    "unlike_p": "False positives: p < 0.05 on one task, equal means, runs of the other all alike (5 or less)",
+    "unlike_first": "P(first) above 0.95 on one task, two equal means, runs of the other all alike (10 or less)",
     "family_difference": f"Interval of a difference over {FAMILY} tasks, equal on average",
     "family_p": f"False positives: p < 0.05 over {FAMILY} tasks, equal entrants (5 or less)",
     "tasks_difference": f"Interval of a difference over {TASKS} tasks, equal on average",
@@ -198,6 +217,8 @@ TABLES = {
     "tasks_first": f"P(first) above 0.95 for one of {ENTRANTS} equal entrants over {TASKS} tasks (5 or less)",
     "rank_score": f"Interval of a rank score over {TASKS} tasks, {ENTRANTS} equal entrants",
     "tasks_improvement": f"Interval of P(improvement) over {TASKS} tasks, equal entrants",
+    "family_interquartile_mean": f"Interval of the interquartile mean over {FAMILY} tasks",
+    "family_optimality_gap": f"Interval of the optimality gap over {FAMILY} tasks",
     "interquartile_mean": f"Interval of the interquartile mean over {TASKS} tasks",
     "optimality_gap": f"Interval of the optimality gap over {TASKS} tasks",
     "profile": f"Interval of a performance profile over {TASKS} tasks, at its true quartiles",
@@ -213,7 +234,18 @@ TABLES = {
     "hits": f"Interval of a hit rate, {EDITS} edits in each run (of one run: its own rate)",
     "plan_range": "Range of runs needed holds the number for the true variances (80)",
 }
-AT_MOST = {"p", "first", "family_p", "tasks_p", "tasks_sign", "tasks_first", "front"}
+AT_MOST = {
+    "p",
+    "first",
+    "uneven_p",
+    "unlike_p",
+    "unlike_first",
+    "family_p",
+    "tasks_p",
+    "tasks_sign",
+    "tasks_first",
+    "front",
+}
 EXTREME = ("runs dominate, skewed", "rare mode, 1 in 7")
 Outcome = Iterator[tuple[str, bool | None]]
 
@@ -268,6 +300,7 @@ def measure(setting: Setting, runs: int, suites: int) -> dict[str, float]:
             count(of_plan_range(setting, runs, generator))
     for _ in range(MORE * suites):
         count(of_pair(suite_of_equals(setting, runs, generator, 2), generator))
+    held |= of_unlike_pairs(setting, runs, UNLIKE * suites) | of_families(setting, runs, suites)
     # The truth of a rank score is its expectation in this very experiment: equal entrants share ranks where they tie.
     truth = float(np.mean(rank_scores))
     held["rank_score"] = [_holds(bounded_mean(values).interval, truth) for values in rank_scores]
@@ -303,6 +336,18 @@ def of_pooled(setting: Setting, matrices: Sequence[Matrix]) -> Outcome:
     truth = true_pooled(setting.name)
     yield "interquartile_mean", _holds(estimate_interquartile_mean(matrices).interval, truth.interquartile_mean)
     yield "optimality_gap", _holds(estimate_optimality_gap(matrices).interval, truth.optimality_gap)
+
+
+def of_families(setting: Setting, runs: int, suites: int) -> dict[str, list[bool]]:
+    """Summaries of all runs of a few tasks."""
+    if runs == 1:
+        return {}
+    generator = np.random.default_rng([zlib.crc32(setting.name.encode()), runs, 2])
+    held: dict[str, list[bool]] = {}
+    for _ in range(suites):
+        for name, holds in of_pooled(setting, [setting.returns(generator, runs) for _ in range(FAMILY)]):
+            held.setdefault(f"family_{name}", []).append(bool(holds))
+    return held
 
 
 def of_profile(setting: Setting, scores: Sequence[Matrix]) -> Outcome:
@@ -435,6 +480,26 @@ def of_one_task(setting: Setting, runs: int, generator: np.random.Generator) -> 
     found = rank_intervals(3, test)
     # Equal entrants have rank 2, or 3 if one takes the other for better; the better one has rank 1.
     yield "places", found[2].first == 1 and all(found[i].first <= 2 and found[i].last == 3 for i in (0, 1))
+
+
+def of_unlike_pairs(setting: Setting, runs: int, pairs: int) -> dict[str, list[bool]]:
+    """Two entrants with equal means on the same cases, one of which has more runs, or runs that are all alike."""
+    held: dict[str, list[bool]] = {name: [] for name in ("uneven_difference", "uneven_p", "unlike_p", "unlike_first")}
+    if runs == 1:
+        return {}
+    generator = np.random.default_rng([zlib.crc32(setting.name.encode()), runs, 1])
+    for _ in range(pairs):
+        cases = setting.shapes[1](generator, (1, CASES))
+        first, second = (setting.returns(generator, count, cases) for count in (runs, MOST_RUNS))
+        estimate = estimate_difference(first, second)
+        if estimate.variance:
+            held["uneven_difference"].append(_holds(estimate.interval(), 0.0))
+        held["uneven_p"].append((difference_p_value(first, second) or 0.0) < 0.05)
+        alike = replace(setting, runs=0.0).returns(generator, runs, cases, setting.level_of_alike)
+        held["unlike_p"].append((difference_p_value(first, alike) or 0.0) < 0.05)
+        shares = first_on_task([first, alike], generator, DRAWS)
+        held["unlike_first"].append(shares is not None and max(shares) > 0.95)
+    return held
 
 
 def suite_of_equals(setting: Setting, runs: int, generator: np.random.Generator, entrants: int) -> list[list[Matrix]]:

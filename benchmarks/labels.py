@@ -32,6 +32,7 @@ def show_edits() -> None:
         ("all pairs", edits),
         ("the 33 kinds", [edit for edit in edits if edit[0].name.startswith("kinds: ")]),
         ("held out of them", [edit for edit in edits if edit[0].held_out]),
+        ("second", [edit for edit in edits if edit[0].name.startswith("second: ")]),
     ):
         paper = sum(event.kind == pair.person for pair, event in chosen)
         canonical = sum(event.canonical == pair.person for pair, event in chosen)
@@ -47,9 +48,10 @@ def show_mechanisms() -> None:
         with tempfile.TemporaryDirectory() as folder:
             found.append((policy, frozenset(policy.find(Path(folder)))))
     for title, chosen in (
-        ("labelled before the rules", [pair for pair in found if not pair[0].fresh]),
+        ("labelled before the rules", [pair for pair in found if not (pair[0].fresh or pair[0].second)]),
         ("of them, not tuned on", [pair for pair in found if pair[0].held_out]),
         ("fresh", [pair for pair in found if pair[0].fresh]),
+        ("second", [pair for pair in found if pair[0].second]),
     ):
         print(f"mechanisms: agreement with a person on {len(chosen)} policies ({title})")
         for name, (both, person, rules) in agreement((policy.mechanisms, names) for policy, names in chosen).items():

@@ -16,13 +16,15 @@ POLICIES = Path(__file__).parent / "policies" / "mechanisms.toml"
 
 @dataclass(frozen=True)
 class LabelledPolicy:
-    """``held_out``: the rules were not tuned on it. ``fresh``: written after them, and measured once."""
+    """``held_out``: the rules were not tuned on it. ``fresh``: written after them, and measured once. ``second``:
+    written later, without knowing the rules."""
 
     name: str
     mechanisms: frozenset[str]
     files: dict[str, str]
     held_out: bool
     fresh: bool
+    second: bool
 
     def find(self, folder: Path) -> dict[str, Evidence]:
         """Write the policy into a folder and return what the rules find."""
@@ -42,6 +44,7 @@ def labelled_policies() -> list[LabelledPolicy]:
             else {"policy.py": entry["source"]},
             entry.get("held_out", False),
             entry.get("fresh", False),
+            entry.get("second", False),
         )
         for entry in entries
     ]

@@ -102,6 +102,14 @@ def test_equal_entrants_share_the_first_place():
     assert first_on_task([matrix[:1]], np.random.default_rng(1), 10) == [1.0]
 
 
+def test_an_entrant_with_fewer_runs_is_taken_to_vary_like_those_with_more():
+    """Five of ten runs found a trick that three of an equal entrant missed."""
+    generator = np.random.default_rng(3)
+    ten = np.array([[0.0], [1.0]] * 5) + 0.01 * generator.normal(size=(10, 32))
+    three = 0.01 * generator.normal(size=(3, 32))
+    assert max(first_on_task([ten, three], np.random.default_rng(1), 4000)) < 0.95
+
+
 def test_probabilities_of_few_observations_stay_below_1():
     assert shrunk([1.0, 0.0], 1 / 16) == pytest.approx([15 / 16, 1 / 16])
     three = shrunk([1.0, 0.0, 0.0], 1 / 16)

@@ -9,7 +9,7 @@ from synthetic_records import named_sides, suite, synthetic_run
 
 from evopolicygym.analysis.compare import MAX_ENTRANTS, compare
 from evopolicygym.analysis.stats.estimates import ONE_RUN, difference_p_value
-from evopolicygym.analysis.stats.measured import coverage, difference_coverage
+from evopolicygym.analysis.stats.measured import coverage, difference_coverage, misleading_rate
 from evopolicygym.analysis.stats.multiple import holm
 from evopolicygym.analysis.stats.power import (
     DifferenceVariance,
@@ -21,6 +21,7 @@ from evopolicygym.analysis.stats.power import (
     tasks_needed,
 )
 from evopolicygym.errors import UserError
+from evopolicygym.reference import paper
 
 
 def pair(first, second):
@@ -92,6 +93,13 @@ def test_runs_of_a_separate_board_are_left_out_and_named():
     assert [task.scores for task in found.tasks] == [(1.5, 3.5)]
     (reason,) = found.not_compared.values()
     assert reason == "the agent's network was open"
+    first += [synthetic_run((8.0, 8.0), publishable=False), synthetic_run((7.0, 7.0), options={"text": "full"})]
+    found = pair(first, [synthetic_run((3.0, 4.0), agent="kimi")])
+    assert [task.scores for task in found.tasks] == [(1.5, 3.5)]
+    assert sorted(found.not_compared.values()) == [
+        "text: full, not brief",
+        "the agent's network was open, and as many: isolation below B (policy none, agent A)",
+    ]
     apart = pair([synthetic_run(publishable=False)], [synthetic_run(agent="kimi")])
     assert not apart.tasks and "isolation below B" in apart.not_compared["core16/acrobot"]
 
@@ -123,6 +131,15 @@ def test_a_task_counts_once_under_the_comparable_id_with_most_runs():
     )
     assert [one.scores for one in found.tasks] == [(1.5, 1.5)]
     assert list(found.not_compared.values()) == ["under another comparable_id there are more runs"]
+
+
+def test_a_comparison_is_no_patchwork_of_simulator_versions():
+    """Both entrants have all tasks under two versions, with as many runs."""
+    old = {task: {"packages": {"numpy": "1"}} for task in paper.core16()}
+    first, second = (suite({agent: 0.5}, 2) + suite({agent: 0.5}, 2, facts=old) for agent in "ab")
+    found = pair(first, second)
+    ids = {run.ids.comparable_id: run.ids.fingerprint["packages"]["numpy"] for run in first}
+    assert len({ids[task.comparable_id] for task in found.tasks}) == 1 and len(found.tasks) == 16
 
 
 def test_each_set_of_conditions_is_a_comparison_of_its_own():
@@ -228,6 +245,15 @@ def test_a_difference_is_no_surer_than_a_score():
     """An entrant of two modes against one whose runs are all alike: three runs in a row often show one mode."""
     assert difference_coverage(3).low <= coverage(1, 3).low < 0.9
     assert difference_coverage(1) is None
+
+
+def test_a_p_value_below_5_percent_from_few_runs_says_how_often_equal_means_give_it():
+    """Where the number is printed, not only in the docs."""
+    apart = pair(suite({"a": 0.9}, 3, seed=1), suite({"b": 0.1}, 3, seed=2)).tasks[0].difference
+    assert apart.p < 0.05 and apart.misleading == misleading_rate("p", 3) > 0.3
+    close = pair(suite({"a": 0.5}, 3, seed=1), suite({"b": 0.5}, 3, seed=2)).tasks[0].difference
+    assert close.p > 0.05 and close.misleading is None
+    assert misleading_rate("p", 2) is None  # two runs never give it
 
 
 def test_runs_that_selected_one_policy_are_counted():

@@ -16,12 +16,14 @@ from scipy import stats
 
 from evopolicygym.analysis.stats.estimates import (
     average,
+    contrast,
     difference_p_value,
     estimate_difference,
     estimate_score,
     score_interval,
     success_interval,
 )
+from evopolicygym.analysis.stats.measured import misleading_rate
 
 MACHINES = (
     {"OPENBLAS_NUM_THREADS": "1"},
@@ -144,6 +146,21 @@ def test_p_values_of_runs_without_spread_are_limited_by_their_number():
         assert difference_p_value(np.zeros((runs, 4)), np.ones((runs, 4))) == pytest.approx(p_value)
     assert difference_p_value(np.zeros((3, 4)), np.zeros((3, 4))) == 1.0
     assert difference_p_value(np.zeros((1, 4)), np.ones((3, 4))) is None
+    assert difference_p_value(np.zeros((2, 4)), np.ones((10, 4))) == 1 / 8
+    assert difference_p_value(np.ones((10, 4)), np.zeros((3, 4))) == 2.0**-12
+
+
+def test_the_side_with_fewer_runs_is_taken_to_vary_like_the_other():
+    """Every second run finds a trick. Three that all miss it prove nothing against ten of which five found it."""
+    generator = np.random.default_rng(3)
+    ten = np.array([[0.0], [1.0]] * 5) + 0.01 * generator.normal(size=(10, 32))
+    three = 0.01 * generator.normal(size=(3, 32))
+    for first, second in ((ten, three), (three, ten)):
+        assert difference_p_value(first, second) > 0.1
+        interval = estimate_difference(first, second).interval()
+        assert interval.low < 0.0 < interval.high
+    assert difference_p_value(ten[:3], three + 5.0) < 0.05
+    assert estimate_difference(three, ten[:3]) == contrast([(1.0, three), (-1.0, ten[:3])])  # equal numbers
 
 
 def test_success_rates_have_wilsons_interval():
@@ -193,7 +210,7 @@ def test_numbers_do_not_depend_on_the_instructions_and_threads_of_a_machine():
 
 @pytest.mark.parametrize(("runs", "rate"), [(3, 0.34), (5, 0.14), (10, 0.05)])
 def test_two_modes_against_runs_that_are_alike_mislead_few_runs(runs, rate):
-    """docs/statistics.md warns with these rates: every third run of one agent finds a trick, and means are equal."""
+    """Tables and docs/statistics.md warn of it: every third run of one agent finds a trick, and means are equal."""
     generator = np.random.default_rng(7)
     found = 0
     for _ in range(500):
@@ -201,3 +218,4 @@ def test_two_modes_against_runs_that_are_alike_mislead_few_runs(runs, rate):
         noise = 0.5 * generator.normal(size=(2, runs, 32)) + 0.3 * generator.normal(size=32)
         found += difference_p_value(tricks + noise[0], 2 / 3 + noise[1]) < 0.05
     assert found / 500 == pytest.approx(rate, abs=0.06)
+    assert misleading_rate("p", runs) > found / 500

@@ -310,6 +310,15 @@ def test_the_knowledge_gap_is_paired_by_task():
     assert len(table.rows) == 4 and table.rows[-1][-1] == "3 tasks" and "brief" in table.title
 
 
+def test_a_knowledge_gap_of_few_runs_says_how_often_its_interval_holds_and_ends_at_the_possible_returns():
+    runs = [variant_run(TASK, -100.0 - 300.0 * number, "plain") for number in range(2)]
+    runs += [variant_run(TASK, -110.0 - 300.0 * number, "disguised", "blind") for number in range(2)]
+    (gap,) = knowledge_gaps(named(runs))
+    (task,) = gap.tasks
+    assert task.gap.interval == Interval(-500.0, 500.0)
+    assert knowledge_gap_table(gap).rows[0][-1].startswith("the interval of so few runs held the truth in 4")
+
+
 def test_one_task_has_no_interval_over_tasks():
     (gap,) = knowledge_gaps(named(levels((1.0, 0.5))))
     assert gap.normalised and gap.normalised.value == pytest.approx(0.5) and gap.normalised.interval is None

@@ -39,6 +39,13 @@ def test_each_key_counts_the_same():
     assert "2" in keys_table(table).rows[0]
 
 
+def test_the_interval_over_keys_ends_with_the_scale_and_says_what_few_keys_are_worth():
+    (table,) = board([novel_run(1, 0.95), novel_run(2, 0.8)]).keys
+    interval = table.rows[0].normalised.interval
+    assert 0.0 <= interval.low < 0.8 and interval.high == 1.0
+    assert "the interval of so few keys held the truth in " in keys_table(table).title
+
+
 def test_all_tasks_together_need_every_task():
     runs = [novel_run(key, share, task) for key in (1, 2) for task, share in ((TASK, 0.2), ("novel/control-2", 0.6))]
     runs += [novel_run(key, 0.9, agent="other") for key in (1, 2)]

@@ -8,9 +8,9 @@ from synthetic_records import fingerprint, suite, synthetic_run
 
 from evopolicygym.analysis.leaderboard.boards import differences
 from evopolicygym.analysis.leaderboard.build import MAX_ENTRANTS, PaperRows, leaderboard
-from evopolicygym.analysis.leaderboard.text_tables import task_scores_table
+from evopolicygym.analysis.leaderboard.text_tables import other_aggregates_table, task_scores_table
 from evopolicygym.analysis.stats.estimates import ONE_RUN
-from evopolicygym.analysis.stats.measured import coverage
+from evopolicygym.analysis.stats.measured import coverage, misleading_rate, pooled_coverage
 from evopolicygym.errors import UserError
 from evopolicygym.reference import paper
 from evopolicygym.reference.anchors import Anchor, AnchorFile, TaskAnchors, stored_anchors
@@ -109,6 +109,25 @@ def test_another_budget_is_another_board_and_the_difference_is_named():
     first, second = leaderboard([synthetic_run(), synthetic_run(), synthetic_run(budget=64)], [], draws=DRAWS).boards
     assert first.differs == ()
     assert second.differs == ("budget: 64, not 128",)
+
+
+def test_a_board_is_no_patchwork_of_simulator_versions():
+    """Each of two entrants has all tasks, under versions of their own, and no version has more runs of a task."""
+    old = {task: {"packages": {"numpy": "1"}} for task in paper.core16()}
+    runs = suite({"a": 0.5}, 2) + suite({"b": 0.5}, 2, facts=old)
+    made = leaderboard(runs, [], draws=10).boards
+    assert [{row.entrant for table in board.tasks for row in table.rows} for board in made] in (
+        [{"a m"}, {"b m"}],
+        [{"b m"}, {"a m"}],
+    )
+    assert all(board.aggregates[0].tasks == len(board.aggregates[0].standings) * 16 for board in made)
+    # Runs decide between versions over all tasks together; a task that was played under another one alone joins them.
+    tasks = paper.core16()[:4]
+    runs = suite({"a": 0.5}, 2, tasks=tasks[:3]) + suite({"a": 0.5}, 3, tasks=tasks[2:], facts=old)
+    sizes = [
+        {table.task: table.rows[0].runs for table in board.tasks} for board in leaderboard(runs, [], draws=10).boards
+    ]
+    assert sorted(map(len, sizes)) == [1, 4]
 
 
 def test_another_simulator_version_is_another_board():
@@ -275,6 +294,22 @@ def test_summaries_beside_the_mean(whole):
     assert (good.profile[0].value, good.profile[-1].value) == (1.0, 0.0) and 0.8 < good.median < 1.0
 
 
+def test_pooled_summaries_of_a_few_tasks_have_no_interval_or_a_warning():
+    tasks = paper.core16()
+    for count, has_interval in ((3, False), (4, True)):
+        aggregates = board(suite({"a": 0.5, "b": 0.4}, 2, tasks=tasks[:count])).aggregates
+        shared = next(aggregate for aggregate in aggregates if aggregate.tasks == count and aggregate.standings)
+        for row in shared.standings:
+            assert (row.interquartile_mean.interval is not None) == (row.optimality_gap.interval is not None)
+            assert (row.interquartile_mean.interval is not None) == has_interval
+        assert (
+            "interquartile mean: the interval of so few runs" in other_aggregates_table(shared).title
+        ) == has_interval
+    lowest = pooled_coverage("interquartile_mean", 4, 2).low
+    assert lowest < pooled_coverage("interquartile_mean", 16, 2).low
+    assert f"in {100 * lowest:.0f} to " in other_aggregates_table(shared).title
+
+
 def test_intervals_of_few_runs_state_their_measured_coverage(whole):
     assert whole.tasks[0].rows[0].coverage.low < 0.9
     assert not whole.tasks[0].rows[0].coverage.is_nominal
@@ -328,6 +363,16 @@ def test_two_runs_cannot_prove_the_first_place():
     found = rows(runs)
     assert found["a m"].p_first == pytest.approx(15 / 16) and found["b m"].p_first == pytest.approx(1 / 16)
     assert (found["a m"].places.first, found["a m"].places.last) == (1, 2)
+
+
+def test_ranks_and_first_places_of_few_runs_say_how_often_equal_means_give_them():
+    (table,) = board(suite({"good": 0.9, "bad": 0.1}, 3, tasks=[TASK])).tasks
+    assert [(row.places.first, row.places.last) for row in table.rows] == [(1, 1), (2, 2)]
+    words = "with so few runs, {} came from equal means in up to {} % of simulations"
+    rates = {"ranks that differ": misleading_rate("p", 3), "P(first) above 0.95": misleading_rate("first", 3)}
+    assert table.caution == "; ".join(words.format(name, round(100 * rate)) for name, rate in rates.items())
+    (table,) = board(suite({"one": 0.5, "other": 0.5}, 3, tasks=[TASK])).tasks
+    assert table.caution is None
 
 
 def test_intervals_stay_within_the_possible_returns():

@@ -21,6 +21,7 @@ from evopolicygym.analysis.edits.kinds import CANONICAL_EDITS, EDITS, CanonicalK
 from evopolicygym.analysis.edits.timeline import TimelineEvent
 from evopolicygym.analysis.entrants import NO_LABELS, Entrant, RunAuthor, name_entrants, run_author
 from evopolicygym.analysis.gain import CurveMeans, curve_means, gain_columns
+from evopolicygym.analysis.leaderboard.boards import split_by_id
 from evopolicygym.analysis.leaderboard.variance_table import RunReturns, VarianceRow, variance_rows
 from evopolicygym.analysis.loading import CopyCheck, RunFolder, Skipped, analyze_folder, find_run_folders
 from evopolicygym.analysis.provenance import Provenance, merge, provenance
@@ -144,14 +145,10 @@ def by_conditions(diagnoses: Sequence[Diagnosis]) -> dict[str, list[Diagnosis]]:
 
 
 def _split_by_id(runs: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
-    """Yield groups with one comparable_id per task each; the most frequent ones of every task come first."""
-    count = Counter((run.summary.task, run.summary.comparable_id) for run in runs)
-    ids: dict[str, list[str]] = defaultdict(list)
-    for task, comparable_id in sorted(count, key=lambda key: (-count[key], key)):
-        ids[task].append(comparable_id)
-    place = {(task, name): i for task, names in ids.items() for i, name in enumerate(names)}
-    for number in range(max(map(len, ids.values()))):
-        yield [run for run in runs if place[run.summary.task, run.summary.comparable_id] == number]
+    """Yield groups with one comparable_id per task each, as boards have them."""
+    count = Counter(run.same_id for run in runs)
+    for chosen in split_by_id(replace(group, runs=number) for group, number in count.items()):
+        yield [run for run in runs if (run.same_id.task, run.same_id.comparable_id) in chosen]
 
 
 def _name(group: Sequence[Diagnosis], words: str, others: Sequence[Sequence[Diagnosis]]) -> str:

@@ -21,7 +21,7 @@ from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.analysis.gain import GainDifference, gain_difference
 from evopolicygym.analysis.leaderboard.aggregates import PROFILE
-from evopolicygym.analysis.leaderboard.boards import conditions, differences, separate_reasons
+from evopolicygym.analysis.leaderboard.boards import SameId, conditions, differences, one_id_per_task, separate_reasons
 from evopolicygym.analysis.leaderboard.costs import CostRow, cost_rows
 from evopolicygym.analysis.scales import aggregate_bounds, bounded_runs, bounds_of, counted_runs, run_scores, scale_of
 from evopolicygym.analysis.scores import Matrix, RunScore, run_score, selected_policies
@@ -30,16 +30,18 @@ from evopolicygym.analysis.stats.estimates import (
     ONE_RUN,
     Number,
     average,
+    contrast,
     correlation_by_case,
     difference_p_value,
     estimate_difference,
     estimate_score,
 )
 from evopolicygym.analysis.stats.improvement import improvement, improvement_over_tasks
-from evopolicygym.analysis.stats.measured import Coverage, difference_coverage
+from evopolicygym.analysis.stats.measured import Coverage, difference_coverage, misleading_rate
 from evopolicygym.analysis.stats.multiple import holm
 from evopolicygym.analysis.stats.pooled import performance_profile
 from evopolicygym.analysis.stats.power import (
+    ALPHA,
     EFFECT,
     RunsNeeded,
     TasksNeeded,
@@ -113,14 +115,16 @@ def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[
 
 
 def _left_out(mine: ComparedEntrant, other: ComparedEntrant) -> dict[str, str]:
-    """Return groups of runs of tasks that are compared which the other entrant has no runs to compare with."""
-    compared = {key[0] for key in mine.runs if key in other.runs}
-    return {
-        f"{key[0]} ({key[1]}): {pluralize(len(runs), 'run')} of {mine.label}": "; ".join(key[2])
-        or f"{other.label} has none like that"
-        for key, runs in mine.runs.items()
-        if key[0] in compared and key not in other.runs
-    }
+    """Return groups of runs of tasks that are compared which the other entrant has no runs to compare with, and how
+    each differs from those that are compared."""
+    compared = {key[0]: runs[0].run for key, runs in mine.runs.items() if key in other.runs}
+    left_out: dict[str, list[str]] = defaultdict(list)
+    for (task, name, apart), runs in mine.runs.items():
+        if task in compared and (task, name, apart) not in other.runs:
+            unequal = differences(runs[0].run.ids.fingerprint, compared[task].ids.fingerprint)
+            reasons = "; ".join((*unequal, *apart)) or "on a separate board"
+            left_out[f"{task} ({name}): {pluralize(len(runs), 'run')} of {mine.label}"].append(reasons)
+    return {group: ", and as many: ".join(reasons) for group, reasons in left_out.items()}
 
 
 def _conditions(run: RunRecord) -> str:
@@ -128,11 +132,10 @@ def _conditions(run: RunRecord) -> str:
 
 
 def _one_per_task(keys: Sequence[RunsKey], first: ComparedEntrant, second: ComparedEntrant) -> list[RunsKey]:
-    """Return the comparable_id with most runs of each task."""
-    tasks = dict.fromkeys(key[0] for key in keys)
-    return [
-        max((key for key in keys if key[0] == task), key=lambda key: _fewest_runs(first, second, key)) for task in tasks
-    ]
+    """Return the comparable_id of each task that a board would have."""
+    listed = {key[:2]: key for key in keys}
+    groups = (SameId.of(first.runs[key][0].run, _fewest_runs(first, second, key)) for key in keys)
+    return sorted(listed[group.task, group.comparable_id] for group in one_id_per_task(groups))
 
 
 def _shared_task(key: RunsKey, first: Sequence[RunScore], second: Sequence[RunScore]) -> SharedTask:
@@ -190,7 +193,9 @@ class TaskDifference:
     """Score of the first minus the second on one task.
 
     Without two runs of each, interval, p-values, ``p_improvement`` and ``plan`` are None. ``p_holm`` is ``p`` corrected
-    over all tasks of all pairs. ``plan`` says how many runs would find the effect of interest.
+    over all tasks of all pairs. ``misleading``: how often at most p < 0.05 came from equal means in simulations of so
+    few runs; None where p is above, or it was about as rare as it claims to be. ``plan`` says how many runs would find
+    the effect of interest.
     """
 
     value: Number
@@ -198,6 +203,7 @@ class TaskDifference:
     coverage: Coverage | None
     p: float | None
     p_holm: float | None
+    misleading: float | None
     p_improvement: Number | None
     plan: RunsNeeded | None
 
@@ -312,7 +318,7 @@ def _pair(labels: tuple[str, str], common: Sequence[SharedTask], effect: float) 
 
 def _compare_task(task: SharedTask, effect: float) -> TaskComparison:
     first, second = task.first, task.second
-    variance = estimate_difference(first, second).variance
+    variance = contrast([(1.0, first), (-1.0, second)]).variance
     return TaskComparison(
         task=task.task,
         comparable_id=task.comparable_id,
@@ -338,12 +344,14 @@ def _difference(task: SharedTask, effect: float) -> TaskDifference:
     estimate = estimate_difference(task.first, task.second)
     fewest = min(len(task.first), len(task.second))
     interval = estimate.interval() if fewest > 1 and estimate.variance else None
+    p_value = difference_p_value(task.first, task.second)
     return TaskDifference(
         value=Number(estimate.value, interval.clipped(task.bounds.of_difference) if interval else None),
         scope=ONE_RUN if fewest == 1 else estimate.scope,
         coverage=difference_coverage(fewest),
-        p=difference_p_value(task.first, task.second),
+        p=p_value,
         p_holm=None,
+        misleading=misleading_rate("p", fewest) if p_value is not None and p_value < ALPHA else None,
         p_improvement=improvement(task.first.mean(axis=1), task.second.mean(axis=1)),
         plan=_plan(task, effect),
     )

@@ -28,7 +28,7 @@ from evopolicygym.analysis.edits.versions import Mechanism, version_facts
 from evopolicygym.analysis.entrants import name_alone
 from evopolicygym.analysis.feedback_to_edit import FeedbackStudy, feedback_study
 from evopolicygym.analysis.gain import LearningCurve, RunGain, learning_curve, run_gain
-from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
+from evopolicygym.analysis.leaderboard.boards import SameId, conditions, separate_reasons
 from evopolicygym.analysis.leaderboard.selection import candidates
 from evopolicygym.analysis.loading import RunFolder
 from evopolicygym.analysis.scales import bounds_of, counted_runs, scale_of
@@ -95,7 +95,8 @@ class Diagnosis:
     """Everything that `analyze` computes about one run. ``learning`` is None if a submission that could be selected was
     never validated. ``mechanisms``: of the selected code; None if unknown. ``board``: what runs must have in
     common to be counted together, as on a leaderboard. ``heldout_returns`` are those that count for the score;
-    ``scale_unit`` is the length of its scale, None without. ``bounds``: possible returns; not printed."""
+    ``scale_unit`` is the length of its scale, None without. ``bounds`` (possible returns) and ``same_id`` (with which
+    runs of its task it may be counted) are not printed."""
 
     summary: RunSummary
     spending: Spending
@@ -114,11 +115,12 @@ class Diagnosis:
     heldout_returns: tuple[float, ...]
     scale_unit: float | None
     bounds: Bounds
+    same_id: SameId
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, with the summary's fields on top."""
         facts = asdict(self)
-        del facts["summary"], facts["bounds"]
+        del facts["summary"], facts["bounds"], facts["same_id"]
         if self.mechanisms is not None:
             facts["mechanisms"] = [mechanism.model_dump() for mechanism in self.mechanisms]
         return asdict(self.summary) | facts
@@ -154,6 +156,7 @@ def diagnose(opened: RunFolder) -> Diagnosis:
         heldout_returns=_counted_returns(run),
         scale_unit=scale.unit if (scale := scale_of(run)) else None,
         bounds=bounds_of(run),
+        same_id=SameId.of(run, 1),
     )
 
 

@@ -82,13 +82,20 @@ def describe_policies(runs: int, policies: int | None) -> list[str]:
     return [f"{pluralize(runs, 'run')}, {policies} distinct selected {'policy' if policies == 1 else 'policies'}"]
 
 
-def coverage_warning(coverage: Coverage | None, runs: int | None = None) -> list[str]:
+def coverage_warning(coverage: Coverage | None, count: int | None = None, noun: str = "run") -> list[str]:
     """Return a warning where intervals from so few runs were measured to contain the true value too rarely."""
     if coverage is None or coverage.is_nominal:
         return []
-    with_runs = "so few runs" if runs is None else pluralize(runs, "run")
+    sample = f"so few {noun}s" if count is None else pluralize(count, noun)
     share = f"{100 * coverage.low:.0f} to {100 * coverage.high:.0f} % of simulations, not 95 %"
-    return [f"the interval of {with_runs} held the truth in {share}"]
+    return [f"the interval of {sample} held the truth in {share}"]
+
+
+def misleading_warning(statement: str, rate: float | None) -> list[str]:
+    """Return a warning where a statement was measured to set entrants with equal means apart too often."""
+    if rate is None:
+        return []
+    return [f"with so few runs, {statement} came from equal means in up to {100 * rate:.0f} % of simulations"]
 
 
 def describe_wins(test: PairedTest) -> str:

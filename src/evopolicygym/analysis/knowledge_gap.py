@@ -18,7 +18,7 @@ import numpy as np
 from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
-from evopolicygym.analysis.scales import scale_of
+from evopolicygym.analysis.scales import bounds_of, scale_of
 from evopolicygym.analysis.scores import Matrix, RunScore, run_score
 from evopolicygym.analysis.stats.by_task import mean_over_tasks
 from evopolicygym.analysis.stats.estimates import (
@@ -27,6 +27,7 @@ from evopolicygym.analysis.stats.estimates import (
     estimate_difference,
     estimate_score,
 )
+from evopolicygym.analysis.stats.measured import Coverage, difference_coverage
 from evopolicygym.run_record import RunRecord
 
 PLAIN: Final = "plain"
@@ -36,7 +37,8 @@ IGNORED: Final = ("text", "variant", "on")  # of a fingerprint: what differs by 
 
 @dataclass(frozen=True)
 class TaskGap:
-    """Plain minus disguised score on one task, paired by case. ``scope`` says what the interval of ``gap`` is over."""
+    """Plain minus disguised score on one task, paired by case. ``scope`` says what the interval of ``gap`` is over,
+    ``coverage`` how often such intervals of so few runs held the truth."""
 
     task: str
     cases: int
@@ -45,6 +47,7 @@ class TaskGap:
     disguised: float
     gap: Number
     scope: str
+    coverage: Coverage | None
     normalised: float | None
 
 
@@ -133,14 +136,16 @@ def _alike(plain: RunScore, disguised: RunScore) -> bool:
 def _task_gap(task: str, plain: Sequence[RunScore], disguised: Sequence[RunScore]) -> TaskGap:
     first, second = _matrix(plain), _matrix(disguised)
     estimate, scale = estimate_difference(first, second), scale_of(plain[0].run)
+    interval = estimate.interval() if estimate.variance and not estimate.one_run else None
     return TaskGap(
         task=task,
         cases=first.shape[1],
         runs=(len(first), len(second)),
         plain=estimate_score(first).value,
         disguised=estimate_score(second).value,
-        gap=Number(estimate.value, estimate.interval() if estimate.variance and not estimate.one_run else None),
+        gap=Number(estimate.value, interval.clipped(bounds_of(plain[0].run).of_difference) if interval else None),
         scope=ONE_RUN if estimate.one_run else estimate.scope,
+        coverage=difference_coverage(min(len(first), len(second))) if interval else None,
         normalised=estimate.value / scale.unit if scale else None,
     )
 

@@ -145,11 +145,24 @@ def _state_estimation(flow: ValueFlow) -> Iterator[Evidence]:
 
 
 def _returned_attributes(flow: ValueFlow) -> set[str]:
-    return {
-        name
+    """Return the attributes that are actions; one that `act` multiplies by a gain is something estimated."""
+    returned = [
+        node.value
         for function, node in nodes_in_steps(flow)
         if function.node.name == "act" and isinstance(node, ast.Return) and node.value
-        for name in _self_attributes(node.value)
+    ]
+    multiplied = {
+        id(inner)
+        for value in returned
+        for node in every_node(value)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Mult, ast.MatMult))
+        for inner in every_node(node)
+    }
+    return {
+        node.attr
+        for value in returned
+        for node in every_node(value)
+        if isinstance(node, ast.Attribute) and id(node) not in multiplied and set(_self_attributes(node))
     }
 
 

@@ -27,6 +27,9 @@ PURE_METHODS: Final = frozenset(
 )
 LOGGING: Final = frozenset({"debug", "info", "warning", "error", "critical", "exception", "log"})
 LOGGERS: Final = frozenset({"logging", "loguru.logger"})
+STREAM_METHODS: Final = frozenset(
+    f"sys.{stream}.{method}" for stream in ("stdout", "stderr") for method in ("write", "flush")
+)
 LEAVING: Final = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 SCOPES: Final = (*FUNCTIONS, ast.Lambda, ast.ClassDef, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -103,8 +106,10 @@ class Purity:
         match call.func:
             case ast.Name(id="print") if "print" not in self._defined:
                 writes = all(keyword.arg in ("sep", "end", "flush") or _is_stream(keyword) for keyword in call.keywords)
-            case ast.Attribute(value=ast.Name(id=name), attr=method):
-                writes = method in LOGGING and self._aliases.get(name) in LOGGERS
+            case ast.Attribute(value=ast.Name(id=name), attr=method) if self._aliases.get(name) in LOGGERS:
+                writes = method in LOGGING
+            case ast.Attribute() as function:
+                writes = self._full_name(function) in STREAM_METHODS
             case _:
                 writes = False
         return writes and all(map(self.of, arguments))
@@ -177,6 +182,16 @@ class Simplifier(ast.NodeTransformer):
                 left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]
             ):
                 return node.orelse
+            case ast.UnaryOp(op=ast.Not(), operand=operand) if node.orelse:
+                done = [statement for statement in node.body if not isinstance(statement, ast.Pass)]
+                node.test, node.body, node.orelse = operand, node.orelse, done
+        return node
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        self.generic_visit(node)
+        match node.test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return ast.IfExp(operand, node.orelse, node.body)
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST | None:

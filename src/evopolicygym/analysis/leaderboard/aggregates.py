@@ -25,7 +25,7 @@ from evopolicygym.analysis.stats.by_task import EntrantDifference, PairedTest, b
 from evopolicygym.analysis.stats.estimates import ONE_RUN, Estimate, Interval, Number, average, estimate_score
 from evopolicygym.analysis.stats.first_place import SEED, first_over_tasks
 from evopolicygym.analysis.stats.improvement import improvement_over_tasks
-from evopolicygym.analysis.stats.measured import Coverage, coverage
+from evopolicygym.analysis.stats.measured import FAMILY, Coverage, coverage
 from evopolicygym.analysis.stats.multiple import holm
 from evopolicygym.analysis.stats.pooled import (
     estimate_interquartile_mean,
@@ -172,8 +172,8 @@ class _CompleteEntrants:
                 rank=ranked[i],
                 places=intervals[i],
                 p_first=p_first[i],
-                interquartile_mean=self._within(estimate_interquartile_mean(self._returns(label))),
-                optimality_gap=self._within(estimate_optimality_gap(self._returns(label))),
+                interquartile_mean=self._pooled(estimate_interquartile_mean(self._returns(label))),
+                optimality_gap=self._pooled(estimate_optimality_gap(self._returns(label))),
                 profile=performance_profile(self._by_task(label), PROFILE),
                 rank_score=rank_scores[i][1],
                 wins=rank_scores[i][0].wins,
@@ -275,8 +275,10 @@ class _CompleteEntrants:
     def _bounds(self) -> Bounds:
         return aggregate_bounds(map(_scale, self.results))
 
-    def _within(self, number: Number) -> Number:
-        return Number(number.value, _clipped(number.interval, self._bounds))
+    def _pooled(self, number: Number) -> Number:
+        """Return a summary of all runs. Its interval ends with the scale; from a few tasks it holds too rarely."""
+        interval = number.interval if len(self.results) >= FAMILY else None
+        return Number(number.value, _clipped(interval, self._bounds))
 
     def _returns(self, label: str) -> list[Matrix]:
         """Normalised returns (runs x cases), by task, within the scale."""

@@ -104,6 +104,56 @@ class TaskRuns:
 
 
 @dataclass(frozen=True)
+class SameId:
+    """Number of runs of a task that have one comparable_id, and the versions of the packages that played them."""
+
+    task: str
+    comparable_id: str
+    runs: int
+    packages: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, run: RunRecord, runs: int) -> SameId:
+        packages = run.ids.fingerprint.get("packages")
+        versions = sorted((name, str(version)) for name, version in packages.items()) if packages else ()
+        return cls(run.task.id, run.ids.comparable_id, runs, tuple(versions))
+
+
+def one_id_per_task(groups: Iterable[SameId]) -> list[SameId]:
+    """Choose one comparable_id for each task: of the versions of packages with most runs as far as there are some, and
+    then that with most runs. Chosen for each task alone, a table over tasks would be a patchwork of versions."""
+    listed = sorted(groups, key=lambda group: (-group.runs, group.comparable_id))
+    runs: dict[tuple[tuple[str, str], ...], int] = defaultdict(int)
+    for group in listed:
+        runs[group.packages] += group.runs
+    together = {
+        packages: sum(count for others, count in runs.items() if _agree(dict(packages), others)) for packages in runs
+    }
+    chosen: dict[str, SameId] = {}
+    versions: dict[str, str] = {}
+    for group in sorted(listed, key=lambda group: (-together[group.packages], group.packages)):
+        if group.task not in chosen and _agree(versions, group.packages):
+            chosen[group.task] = group
+            versions |= dict(group.packages)
+    for group in listed:
+        chosen.setdefault(group.task, group)
+    return list(chosen.values())
+
+
+def split_by_id(groups: Iterable[SameId]) -> Iterator[set[tuple[str, str]]]:
+    """Yield sets of task and comparable_id with one comparable_id per task each; that of most runs comes first."""
+    remaining = list(groups)
+    while remaining:
+        chosen = {(group.task, group.comparable_id) for group in one_id_per_task(remaining)}
+        yield chosen
+        remaining = [group for group in remaining if (group.task, group.comparable_id) not in chosen]
+
+
+def _agree(versions: Mapping[str, str], packages: Iterable[tuple[str, str]]) -> bool:
+    return all(versions.get(name, version) == version for name, version in packages)
+
+
+@dataclass(frozen=True)
 class Board:
     """Runs that may share tables, by task. ``apart`` and ``differs`` say why they are not part of the first board."""
 
@@ -126,7 +176,7 @@ def boards(runs: Iterable[RunRecord]) -> list[Board]:
     for run in runs:
         shared = json.dumps(conditions(run.ids.fingerprint), sort_keys=True, default=str)
         by_conditions[(separate_reasons(run), shared)].append(run)
-    ordered = [board for (reasons, _), members in by_conditions.items() for board in _split_by_id(members, reasons)]
+    ordered = [board for (reasons, _), members in by_conditions.items() for board in _boards(members, reasons)]
     ordered.sort(key=lambda board: (len(board.apart), -board.size))
     return [ordered[0], *(_with_differences(board, ordered[0]) for board in ordered[1:])] if ordered else []
 
@@ -154,23 +204,12 @@ def _extra_access(run: RunRecord) -> Iterable[str]:
             yield f"{words}: {', '.join(map(str, extra))}"
 
 
-def _split_by_id(runs: list[RunRecord], reasons: tuple[str, ...]) -> Iterable[Board]:
-    """Yield boards with one comparable_id per task each; the one with most runs of a task comes first."""
-    remaining = _groups(runs)
-    while remaining:
-        chosen: dict[str, TaskRuns] = {}
-        for group in remaining:
-            chosen.setdefault(group.task, group)
-        remaining = [group for group in remaining if group not in chosen.values()]
-        yield Board(dict(sorted(chosen.items())), reasons)
-
-
-def _groups(runs: list[RunRecord]) -> list[TaskRuns]:
+def _boards(runs: list[RunRecord], reasons: tuple[str, ...]) -> Iterable[Board]:
     members: dict[tuple[str, str], list[RunScore]] = defaultdict(list)
     for run in runs:
-        members[(run.task.id, run.ids.comparable_id)].append(run_score(run))
-    groups = [TaskRuns(task, name, tuple(scores)) for (task, name), scores in members.items()]
-    return sorted(groups, key=lambda group: (-len(group.runs), group.comparable_id))
+        members[run.task.id, run.ids.comparable_id].append(run_score(run))
+    for chosen in split_by_id(SameId.of(scores[0].run, len(scores)) for scores in members.values()):
+        yield Board({key[0]: TaskRuns(*key, tuple(members[key])) for key in sorted(chosen)}, reasons)
 
 
 def _with_differences(board: Board, first: Board) -> Board:

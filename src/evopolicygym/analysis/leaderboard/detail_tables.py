@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from evopolicygym.analysis.formatting import (
@@ -92,14 +92,14 @@ def cost_table(costs: Sequence[CostRow]) -> TextTable:
     title = (
         f"cost: means over runs, {UNKNOWN} is unknown; dollars [{LEVEL} over runs] on the tasks of the first ranking; "
         "score per dollar only where the score is surely above 0; Pareto front: over tasks, Holm over all pairs"
-        f"{_cost_warning(costs)}"
+        f"{_cost_warning(row for row in costs if row.dollars and row.dollars.interval)}"
     )
     optional = ("cached", "checkpoints", "score per dollar", "input tokens", "minutes")
     return TextTable(title, columns, [_cost(row) for row in costs], optional=optional)
 
 
-def _cost_warning(costs: Sequence[CostRow]) -> str:
-    measured = [row.coverage for row in costs if row.coverage and row.dollars and row.dollars.interval]
+def _cost_warning(with_interval: Iterable[CostRow]) -> str:
+    measured = [row.coverage for row in with_interval if row.coverage]
     return "".join(f"; {text}" for text in coverage_warning(min(measured, key=lambda found: found.low, default=None)))
 
 
@@ -128,6 +128,7 @@ def score_at_cost_table(costs: Sequence[CostRow]) -> TextTable:
     title = (
         f"score at fixed cost: normalised validation score of the turns that ended by then [{LEVEL} over runs]; "
         f"{UNKNOWN}: reached within a turn"
+        f"{_cost_warning(row for row in costs if any(at.score and at.score.interval for at in row.at))}"
     )
     return TextTable(title, columns, rows if any(at.score for row in costs for at in row.at) else [])
 

@@ -15,11 +15,13 @@ from typing import Any, Final
 
 from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
-from evopolicygym.analysis.scales import run_scores, scale_of
+from evopolicygym.analysis.scales import aggregate_bounds, run_scores, scale_of
 from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.analysis.stats.by_task import mean_over_tasks
 from evopolicygym.analysis.stats.estimates import Number
 from evopolicygym.record_checks import GENERATED
+from evopolicygym.reference.return_bounds import Bounds
+from evopolicygym.reference.scales import Scale
 from evopolicygym.run_record import RunRecord
 
 # Facts of a fingerprint that another key may change. All others must be equal.
@@ -31,9 +33,10 @@ ALL_TASKS: Final = "all tasks"
 class KeyMean:
     """Normalised score of an entrant on one task, or on all tasks of its table.
 
-    The interval of ``normalised`` is Student's t over ``keys``. ``between_keys`` is the standard deviation of the means
-    of keys, ``between_runs`` that of runs under one key, pooled over keys; None where there are too few. All tasks
-    together have neither."""
+    The interval of ``normalised`` is Student's t over ``keys``, within the scale. ``between_keys`` is the standard
+    deviation of the means of keys, ``between_runs`` that of runs under one key, pooled over keys; None where there
+    are too few. All tasks together have neither.
+    """
 
     task: str
     entrant: str
@@ -59,6 +62,7 @@ def key_tables(runs: Iterable[RunRecord]) -> tuple[KeyTable, ...]:
     """Return a table for each set of conditions under which generated tasks were played with two or more keys."""
     scores: dict[str, dict[tuple[str, str], dict[str, list[float]]]] = {}
     shared: dict[str, dict[str, Any]] = {}
+    used: dict[str, list[Scale]] = defaultdict(list)
     for run in runs:
         scale, score = scale_of(run), run_score(run)
         if not run.task.id.startswith(GENERATED) or scale is None or score.missing:
@@ -66,17 +70,18 @@ def key_tables(runs: Iterable[RunRecord]) -> tuple[KeyTable, ...]:
         facts = {name: value for name, value in conditions(run.ids.fingerprint).items() if name not in DRAWN}
         group = json.dumps([separate_reasons(run), facts], sort_keys=True, default=str)
         shared[group] = facts
+        used[group].append(scale)
         groups = scores.setdefault(group, defaultdict(lambda: defaultdict(list)))
         version = f"{run.task.id} (version {run.task.version})" if run.task.version > 1 else run.task.id
         groups[version, entrant(run)][run.ids.comparable_id].append(float(run_scores([score], scale)[0]))
-    tables = [KeyTable(shared[group], tuple(_rows(scores[group]))) for group in scores]
+    tables = [KeyTable(shared[group], tuple(_rows(scores[group], aggregate_bounds(used[group])))) for group in scores]
     return tuple(table for table in tables if table.rows)
 
 
-def _rows(scores: Mapping[tuple[str, str], Scores]) -> list[KeyMean]:
+def _rows(scores: Mapping[tuple[str, str], Scores], bounds: Bounds) -> list[KeyMean]:
     if all(len(by_key) < 2 for by_key in scores.values()):
         return []
-    rows = [_key_mean(task, label, by_key) for (task, label), by_key in sorted(scores.items())]
+    rows = [_key_mean(task, label, by_key, bounds) for (task, label), by_key in sorted(scores.items())]
     tasks = {row.task for row in rows}
     for label in sorted({row.entrant for row in rows}) if len(tasks) > 1 else ():
         mine = [row for row in rows if row.entrant == label]
@@ -86,16 +91,17 @@ def _rows(scores: Mapping[tuple[str, str], Scores]) -> list[KeyMean]:
     return rows
 
 
-def _key_mean(task: str, label: str, by_key: Scores) -> KeyMean:
+def _key_mean(task: str, label: str, by_key: Scores, bounds: Bounds) -> KeyMean:
     means = [mean(values) for values in by_key.values()]
     squares = [(value - mean(values)) ** 2 for values in by_key.values() for value in values]
     degrees = len(squares) - len(means)
+    number = mean_over_tasks(means)
     return KeyMean(
         task=task,
         entrant=label,
         keys=len(means),
         runs=len(squares),
-        normalised=mean_over_tasks(means),
+        normalised=Number(number.value, number.interval.clipped(bounds) if number.interval else None),
         between_keys=_deviation([(value - mean(means)) ** 2 for value in means], len(means) - 1),
         between_runs=_deviation(squares, degrees),
     )

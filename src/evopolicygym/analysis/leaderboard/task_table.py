@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from evopolicygym.analysis.anchors import TrivialScores
 from evopolicygym.analysis.entrants import RANDOM
+from evopolicygym.analysis.formatting import misleading_warning
 from evopolicygym.analysis.gain import EntrantGain, entrant_gain
 from evopolicygym.analysis.leaderboard.selection import Selections, mean_candidates, selections
 from evopolicygym.analysis.leaderboard.task_results import EntryKind, MissingRun, TaskEntry, TaskResults
 from evopolicygym.analysis.scores import paper_normalised, task_score
 from evopolicygym.analysis.stats.estimates import ONE_RUN, Interval, score_interval
 from evopolicygym.analysis.stats.first_place import first_on_task
-from evopolicygym.analysis.stats.measured import Coverage, coverage
+from evopolicygym.analysis.stats.measured import Coverage, coverage, misleading_rate
 from evopolicygym.analysis.stats.ranks import RankInterval, rank_intervals, rank_score, ranks
+
+SURE: Final = 0.95  # P(first) above it is checked by `benchmarks/coverage.py`
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def task_table(results: TaskResults) -> TaskTable:
         cases=results.cases,
         entrants=len(rows),
         tests=math.comb(sum(entry.repeats > 1 for entry in results.entries), 2),
-        caution=_caution(results),
+        caution=_caution(results, rows),
         rows=tuple(rows),
         trivial=anchors.means if isinstance(anchors, TrivialScores) else {},
         no_anchors=None if isinstance(anchors, TrivialScores) else anchors.reason,
@@ -156,12 +161,18 @@ def _p_first(results: TaskResults) -> dict[str, float | None]:
     return {entry.label: shares[i] if shares else None for i, entry in enumerate(results.entries)}
 
 
-def _caution(results: TaskResults) -> str | None:
+def _caution(results: TaskResults, rows: Sequence[TaskRow]) -> str | None:
     played = [entry for entry in results.entries if entry.kind is EntryKind.RUNS]
     single = [entry.label for entry in played if entry.repeats == 1]
-    if not single:
-        return None
-    return ONE_RUN if len(single) == len(played) else f"one run of {', '.join(single)}: how its runs differ is unknown"
+    if single and len(single) == len(played):
+        return ONE_RUN
+    cautions = [f"one run of {', '.join(single)}: how its runs differ is unknown"] if single else []
+    fewest = min((entry.repeats for entry in played if entry.repeats > 1), default=0)
+    if any(row.places != RankInterval(1, len(rows)) for row in rows):
+        cautions += misleading_warning("ranks that differ", misleading_rate("p", fewest))
+    if any(row.p_first is not None and row.p_first > SURE for row in rows):
+        cautions += misleading_warning(f"P(first) above {SURE}", misleading_rate("first", fewest))
+    return "; ".join(cautions) or None
 
 
 def _beats_trivial(results: TaskResults, entry: TaskEntry) -> bool | None:

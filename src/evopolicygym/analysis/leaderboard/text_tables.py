@@ -35,7 +35,7 @@ from evopolicygym.analysis.leaderboard.task_table import TaskRow, TaskTable
 from evopolicygym.analysis.reference_table import ReferenceTable
 from evopolicygym.analysis.stats.by_task import EntrantDifference
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL, FULL_SCOPE, Number
-from evopolicygym.analysis.stats.measured import coverage, measured_coverage
+from evopolicygym.analysis.stats.measured import coverage, measured_coverage, pooled_coverage
 from evopolicygym.analysis.stats.ranks import RankInterval
 
 LEVEL: Final = f"{CONFIDENCE_LEVEL:.0%}"
@@ -106,8 +106,9 @@ def other_aggregates_table(aggregate: Aggregate) -> TextTable:
 def _pooled_warning(aggregate: Aggregate) -> str:
     """Say how often intervals of pooled quantities held the truth, where it was too rarely."""
     known = [row.fewest_runs for row in aggregate.standings if row.interquartile_mean.interval]
-    measured = measured_coverage("interquartile_mean", min(known)) if known else None
-    return "".join(f"; interquartile mean: {text}" for text in coverage_warning(measured))
+    names = ("interquartile mean", "optimality gap") if known else ()
+    measured = {name: pooled_coverage(name.replace(" ", "_"), aggregate.tasks, min(known)) for name in names}
+    return "".join(f"; {name}: {text}" for name, rates in measured.items() for text in coverage_warning(rates))
 
 
 def task_scores_table(table: TaskTable) -> TextTable:
@@ -171,7 +172,7 @@ def knowledge_gap_table(gap: KnowledgeGap) -> TextTable:
     rows = [
         (task.task, f"{task.runs[0]}, {task.runs[1]}", format_number(task.plain, 6), format_number(task.disguised, 6),
          format_number(task.gap.value), format_interval(task.gap.interval), format_fixed(task.normalised),
-         interval_notes(task.scope))
+         interval_notes(task.scope, coverage_warning(task.coverage)))
         for task in gap.tasks
     ]  # fmt: skip
     if gap.normalised:
@@ -191,8 +192,11 @@ def keys_table(table: KeyTable) -> TextTable:
          format_interval(row.normalised.interval, 3), format_fixed(row.between_keys), format_fixed(row.between_runs))
         for row in table.rows
     ]  # fmt: skip
+    keys = [row.keys for row in table.rows if row.normalised.interval]
+    measured = measured_coverage("over_runs", min(keys)) if keys else None  # one number per key, as if it were a run
+    warning = "".join(f"; {text}" for text in coverage_warning(measured, noun="key"))
     title = "generated tasks over keys: mean normalised score, and standard deviations; each key counts the same"
-    return TextTable(title, columns, rows, optional=("runs", "between runs"))
+    return TextTable(f"{title}{warning}", columns, rows, optional=("runs", "between runs"))
 
 
 def selection_table(board: BoardTable) -> TextTable:

@@ -139,7 +139,11 @@ class Estimate:
 
 def contrast(weighted: Sequence[tuple[float, Matrix]]) -> Estimate:
     """Estimate a weighted sum of task scores (runs x cases each) on the same cases: a score, or a paired difference."""
-    parts = [_run_variance(weight, matrix) for weight, matrix in weighted]
+    return _estimate(weighted, [_run_variance(weight, matrix) for weight, matrix in weighted])
+
+
+def _estimate(weighted: Sequence[tuple[float, Matrix]], parts: Sequence[_RunVariance]) -> Estimate:
+    """Estimate a weighted sum of task scores, with these variances of their runs."""
     by_case = np.asarray(sum(weight * matrix.mean(axis=0) for weight, matrix in weighted))
     cases = by_case.size
     between_cases = float(by_case.var(ddof=1)) / cases if cases > 1 else 0.0
@@ -162,18 +166,31 @@ def estimate_score(matrix: Matrix) -> Estimate:
 
 
 def estimate_difference(first: Matrix, second: Matrix) -> Estimate:
-    """Estimate the task score of the first minus that of the second, paired by case."""
-    return contrast([(1.0, first), (-1.0, second)])
+    """Estimate the task score of the first minus that of the second, paired by case.
+
+    The side with fewer runs is taken to vary at least as much as the other: two or three runs of an entrant with two
+    modes often agree, and beside ten of the other their difference would seem sure.
+    """
+    weighted = [(1.0, first), (-1.0, second)]
+    parts = [_run_variance(weight, matrix) for weight, matrix in weighted]
+    fewer, more = (0, 1) if len(first) < len(second) else (1, 0)
+    runs = (len(weighted[fewer][1]), len(weighted[more][1]))
+    if 1 < runs[0] < runs[1]:
+        borrowed = parts[more].with_runs(*reversed(runs))
+        if borrowed.between_runs > parts[fewer].between_runs:
+            parts[fewer] = replace(borrowed, third_moment=parts[fewer].third_moment)
+    return _estimate(weighted, parts)
 
 
 def difference_p_value(first: Matrix, second: Matrix) -> float | None:
     """Return the p-value of equal task scores; None with one run of an entrant.
 
     It is at least the chance that all runs of one entrant succeed and all of the other fail when both succeed every
-    second time: runs that do not vary by themselves prove no more.
+    second time: runs that do not vary by themselves prove no more. Two runs prove no more than against two.
     """
     p_value = estimate_difference(first, second).p_value()
-    return None if p_value is None else max(p_value, 2.0 ** (1 - len(first) - len(second)))
+    runs = 4 if min(len(first), len(second)) == 2 else len(first) + len(second)
+    return None if p_value is None else max(p_value, 2.0 ** (1 - runs))
 
 
 def correlation_by_case(first: Matrix, second: Matrix) -> float | None:
@@ -220,6 +237,16 @@ class _RunVariance:
     residual: float
     variance_uncertainty: float
     third_moment: float
+
+    def with_runs(self, runs: int, others: int) -> _RunVariance:
+        """Return what another entrant with ``others`` runs contributes that varies like this one with ``runs``."""
+        factor = runs / others
+        return _RunVariance(
+            self.between_runs * factor,
+            self.residual * factor,
+            self.variance_uncertainty * factor**2,
+            self.third_moment * factor**2,
+        )
 
 
 def _run_variance(weight: float, matrix: Matrix) -> _RunVariance:

@@ -21,13 +21,17 @@ SEED: Final = 20_260_702
 
 def first_on_task(matrices: Sequence[Matrix], generator: np.random.Generator, draws: int) -> list[float] | None:
     """Return P(first) of each entrant on one task, from runs x cases of each on the same cases; None where an entrant
-    has one run."""
+    has one run. An entrant with fewer runs is taken to vary at least as much as those with more do on average."""
     fewest = min(len(matrix) for matrix in matrices)
     if fewest < 2 and len(matrices) > 1:
         return None
     cases = matrices[0].shape[1]
     weights = generator.standard_normal((draws, cases)) / math.sqrt(cases * max(cases - 1, 1))
-    drawn = np.stack([_drawn_means(matrix, weights, generator) for matrix in matrices], axis=1)
+    spreads = _run_spreads(matrices)
+    drawn = np.stack(
+        [_drawn_means(matrix, spread, weights, generator) for matrix, spread in zip(matrices, spreads, strict=True)],
+        axis=1,
+    )
     return shrunk(share_of_first(drawn), 0.5 ** (2 * fewest))
 
 
@@ -57,14 +61,26 @@ def shrunk(shares: Sequence[float], least: float) -> list[float]:
     return [(1.0 - weight) * share + weight / count for share in shares]
 
 
-def _drawn_means(matrix: Matrix, weights: Matrix, generator: np.random.Generator) -> Matrix:
+def _run_spreads(matrices: Sequence[Matrix]) -> list[tuple[float, int]]:
+    """Return the variance between the runs of each entrant, with its degrees of freedom."""
+    own = [(float(matrix.mean(axis=1).var(ddof=1)) if len(matrix) > 1 else 0.0, len(matrix) - 1) for matrix in matrices]
+    spreads = []
+    for variance, degrees in own:
+        others = [other for other in own if other[1] > degrees]
+        borrowed = math.fsum(other for other, _ in others) / max(len(others), 1)
+        spreads.append((borrowed, min(count for _, count in others)) if borrowed > variance else (variance, degrees))
+    return spreads
+
+
+def _drawn_means(matrix: Matrix, spread: tuple[float, int], weights: Matrix, generator: np.random.Generator) -> Matrix:
     """Draw the mean of an entrant: other cases, which all entrants share, by ``weights``; other runs by Student's t."""
     runs, cases = matrix.shape
-    by_case, by_run = matrix.mean(axis=0), matrix.mean(axis=1)
+    by_case = matrix.mean(axis=0)
     case_part = weights @ (by_case - by_case.mean())
     if runs > 1 and (between_cases := float(by_case.var(ddof=1)) / cases if cases > 1 else 0.0):
         # The residual is part of both margins, and counted once.
         residual = residual_mean_square(matrix) / (runs * cases)
         case_part = case_part * math.sqrt(max(between_cases - residual, 0.0) / between_cases)
-    deviation = math.sqrt(float(by_run.var(ddof=1)) / runs) if runs > 1 else 0.0
-    return np.asarray(matrix.mean() + case_part + deviation * generator.standard_t(max(runs - 1, 1), len(weights)))
+    variance, degrees = spread
+    other_runs = math.sqrt(variance / runs) * generator.standard_t(max(degrees, 1), len(weights))
+    return np.asarray(matrix.mean() + case_part + other_runs)

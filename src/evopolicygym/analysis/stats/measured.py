@@ -14,6 +14,7 @@ from typing import Any, Final
 
 DEVIATIONS: Final = ("run_deviation", "case_deviation", "rest_deviation")
 SUITE: Final = 16  # tasks
+FAMILY: Final = 4
 SCORES: Final = {1: "task", 4: "family", 16: "suite"}  # tables of score intervals, by the number of tasks
 NOMINAL_FROM: Final = 0.90  # coverage from here on, in the worst simulated setting, is printed without a warning
 
@@ -43,6 +44,24 @@ def difference_coverage(runs: int) -> Coverage | None:
     """Return the coverage of the interval of a difference on one task. Differences of equal entrants were simulated; a
     difference from an entrant whose runs are all alike is as uncertain as a score."""
     return _worst(measured_coverage(table, runs) for table in ("difference", SCORES[1]))
+
+
+def pooled_coverage(table: str, tasks: int, runs: int) -> Coverage | None:
+    """Return the coverage of intervals of summaries of all runs: ``interquartile_mean`` or ``optimality_gap``."""
+    return measured_coverage(table if tasks >= SUITE else f"family_{table}", runs)
+
+
+def misleading_rate(statement: str, runs: int) -> float | None:
+    """Return how often at most a statement on one task set two entrants apart whose means are equal, with so few runs;
+    None where it is about as rare as it claims to be. The worst is an entrant with two modes beside one whose runs are
+    all alike.
+
+    Args:
+        statement: ``p`` for p < 0.05, ``first`` for P(first) > 0.95.
+        runs: Of the entrant with the fewest.
+    """
+    rates = measured_coverage(f"unlike_{statement}", runs)
+    return rates.high if rates and rates.high > 1.0 - NOMINAL_FROM else None
 
 
 def deviation_coverage(tasks: int, runs: int) -> Coverage | None:

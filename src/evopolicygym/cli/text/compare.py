@@ -21,6 +21,7 @@ from evopolicygym.analysis.formatting import (
     format_number,
     format_probability,
     format_with_interval,
+    misleading_warning,
     pluralize,
 )
 from evopolicygym.analysis.gain import GainDifference
@@ -35,8 +36,8 @@ from evopolicygym.analysis.leaderboard.detail_tables import (
 from evopolicygym.analysis.leaderboard.text_tables import TextTable, interval_notes, over_runs_warning
 from evopolicygym.analysis.leaderboard.variance_table import SCALE, VarianceRow
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
-from evopolicygym.analysis.stats.measured import deviation_coverage
-from evopolicygym.analysis.stats.power import MOST, POWER
+from evopolicygym.analysis.stats.measured import deviation_coverage, difference_coverage, measured_coverage
+from evopolicygym.analysis.stats.power import CERTAINTY, MOST, POWER
 from evopolicygym.cli.output import print_table, print_text
 
 LEVEL = f"{CONFIDENCE_LEVEL:.0%} interval"
@@ -91,12 +92,12 @@ def show_pairs(
         )
         print_text(
             f"runs and tasks needed: to find a difference of {effect:g} of the scale with a probability of "
-            f"{POWER:.0%}, if the variances are as estimated, and over their 80% intervals"
+            f"{POWER:.0%}, if the variances are as estimated, and over their 80% intervals{_plan_warning(pairs)}"
         )
         print_text("gain: selected minus first submission on held-out")
         warning = over_runs_warning(runs for pair in pairs for task in pair.tasks for runs in task.runs)
         print_text(f"after episodes: best validation mean of a submission made by then [{LEVEL} over runs]{warning}")
-        print_text(f"area: under the normalised learning curve from episode 0 [{LEVEL} over runs]")
+        print_text(f"area: under the normalised learning curve from episode 0 [{LEVEL} over runs]{warning}")
 
 
 def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[KnowledgeGap]) -> None:
@@ -110,7 +111,7 @@ def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[Kn
     if pair.tasks:
         print_table(COLUMNS, [*map(_task, pair.tasks)], optional=OPTIONAL, remarks="notes")
         print_table(BESIDE, [*map(_beside, pair.tasks)], optional=("pairing factor",))
-        gains = [_gain(task.task, task.gain) for task in pair.tasks if task.gain]
+        gains = [_gain(task, task.gain) for task in pair.tasks if task.gain]
         print_table(GAINS, gains, remarks="notes")
         areas = [_areas(task.task, task.gain) for task in pair.tasks if task.gain and any(task.gain.areas)]
         if areas:
@@ -172,7 +173,8 @@ def _repeated(task: TaskComparison) -> list[str]:
 
 def _difference(difference: TaskDifference, notes: Sequence[str]) -> tuple[str, ...]:
     value = difference.value
-    warning = [*(coverage_warning(difference.coverage) if value.interval else ()), *notes]
+    warning = coverage_warning(difference.coverage) if value.interval else []
+    warning = [*warning, *misleading_warning("p < 0.05", difference.misleading), *notes]
     return (
         format_number(value.value),
         format_interval(value.interval),
@@ -189,14 +191,15 @@ def _beside(task: TaskComparison) -> tuple[str, ...]:
     return (task.task, format_with_interval(task.difference.p_improvement, 2), *pairing, needed)
 
 
-def _gain(task: str, gain: GainDifference) -> tuple[str, ...]:
+def _gain(task: TaskComparison, gain: GainDifference) -> tuple[str, ...]:
     difference = gain.difference
+    measured = difference_coverage(min(task.runs)) if difference and difference.interval else None
     return (
-        task,
+        task.task,
         *map(format_gain, gain.gains),
         format_gain(difference.value if difference else None),
         format_interval(difference.interval if difference else None),
-        interval_notes(gain.scope),
+        interval_notes(gain.scope, coverage_warning(measured)),
     )
 
 
@@ -210,6 +213,16 @@ def _at(task: str, gain: GainDifference) -> Iterator[tuple[str, ...]]:
         scores = [at[mark] for at in gain.at]
         if any(scores):
             yield task, str(mark), *(format_with_interval(score) for score in (*scores, difference))
+
+
+def _plan_warning(pairs: Sequence[PairComparison]) -> str:
+    """Say how often the range of runs needed held the number for the true variances, where it did too rarely."""
+    planned = [min(task.runs) for pair in pairs for task in pair.tasks if task.difference.plan]
+    measured = measured_coverage("plan_range", min(planned)) if planned else None
+    if measured is None or measured.low >= CERTAINTY - 0.05:
+        return ""
+    share = f"{100 * measured.low:.0f} to {100 * measured.high:.0f} % of simulations of so few runs"
+    return f"; the range held the number of runs for the true variances in {share}"
 
 
 def _needed(low: int | None, typical: int | None, high: int | None) -> str:
