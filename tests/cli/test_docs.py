@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+
+import typer
 
 import evopolicygym
 from conftest import TESTS
+from evopolicygym.cli.main import _app
 from server_helpers import command
 
 SOURCE = Path(evopolicygym.__file__).parent
@@ -68,3 +73,33 @@ def test_every_page_is_in_the_index_by_question():
     linked = {link.partition("#")[0] for link in LINK.findall(index.read_text())}
     assert {page.relative_to(DOCS).as_posix() for page in PAGES} - {index.name} <= linked
     assert "docs/README.md" in LINK.findall((TESTS.parent / "README.md").read_text())
+
+
+FENCE = re.compile(r"^```(?:sh)?\n(.*?)^```", re.M | re.S)
+SHELL = {"|", "&&", ";", "&", ">", "2>", "<"}
+
+
+def typed_commands(page: Path) -> Iterator[list[str]]:
+    """Yield the words after `evopolicygym` of each command line in the code blocks of a page."""
+    for block in FENCE.findall(page.read_text()):
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith("evopolicygym "):
+                words = shlex.split(line, comments=True)[1:]
+                ends = [number for number, word in enumerate(words) if word in SHELL]
+                yield words[: ends[0]] if ends else words
+
+
+def test_commands_in_code_blocks_are_understood():
+    root = typer.main.get_command(_app())
+    typed = [(page, words) for page in (TESTS.parent / "README.md", *PAGES) for words in typed_commands(page)]
+    assert len(typed) > 50
+    wrong = {}
+    for page, words in typed:
+        level, remaining = root, list(words)
+        try:
+            while hasattr(level, "commands") and remaining[0][0] != "-":
+                level = level.commands[remaining.pop(0)]
+            level.make_context(level.name, remaining)  # raises for an unknown option, and for an argument too many
+        except Exception as error:
+            wrong[f"{page.name}: {' '.join(words)}"] = repr(error)
+    assert not wrong

@@ -13,6 +13,7 @@ import pytest
 
 import evopolicygym
 from evopolicygym.analysis.leaderboard.build import leaderboard
+from evopolicygym.cli.text.run import show_outcome
 from evopolicygym.record_checks import contradiction
 from evopolicygym.run_record import RunRecord
 from evopolicygym.tasks.novel import generate
@@ -78,6 +79,9 @@ def test_a_run_is_continued_and_verified_with_the_recorded_draw(tmp_path, key, e
     run = evopolicygym.finish(folder)
     assert run.outcome == "scored" and "drawing" not in capsys.readouterr().err
     scale, options = run.record.task.scale, run.record.ids.fingerprint["env_options"]
+    show_outcome(folder, json=False)
+    normalised = (run.record.outcome.heldout.mean - scale.low) / (scale.high - scale.low)
+    assert f"normalised   {normalised:.3f}: 0 is the best trivial policy ({scale.low:.6g})" in capsys.readouterr().out
     assert scale and options == {"draw": scale.draws - 1, "low": scale.low, "high": scale.high}
     (board,) = leaderboard([run.record], ()).boards
     (row,) = board.tasks[0].rows

@@ -38,10 +38,10 @@ def write_policy(folder: Path, source: str) -> str:
     return str(folder)
 
 
-def record(folder: Path, submission: int, episode: int, steps: int) -> None:
+def record(folder: Path, submission: int, episode: int, steps: int, **ends: bool) -> None:
     target = folder / f"feedback/submit_{submission:03}/episodes/ep_{episode:03}"
     target.mkdir(parents=True)
-    np.savez(target / "episode.npz", obs=np.zeros((steps + 1, 1), np.float32), reward=np.zeros(steps))
+    np.savez(target / "episode.npz", obs=np.zeros((steps + 1, 1), np.float32), reward=np.zeros(steps), **ends)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +120,15 @@ def test_a_long_first_episode_of_a_new_submission_is_replayed(tmp_path):
     assert names == ["submit_002/ep_000", "submit_001/ep_000", "submit_003/ep_000"]
 
 
+@pytest.mark.parametrize(("ends", "answered"), [({"truncated": True}, 4), ({"terminated": True}, 4), ({}, 5)])
+def test_the_observation_that_ended_an_episode_is_not_answered(tmp_path, capsys, ends, answered):
+    """A policy that counts down to the horizon would fail on it. A failed episode ends with what a policy failed on."""
+    folder = write_policy(tmp_path, policy_source("return [0.0]"))
+    record(tmp_path, 1, 0, 4, **ends)
+    assert check_policy(folder, info(BOX)) == ""
+    assert f"{answered} act() took" in capsys.readouterr().out
+
+
 def test_durations_are_readable():
     assert [duration(seconds) for seconds in (0.0036, 0.9999, 3.7)] == ["3.6 ms", "1 s", "3.7 s"]
 
@@ -162,9 +171,17 @@ def test_check_uses_recorded_observations(server):
     server.policy(policy_source(act="print('asked', obs[1] > 0); return 1"))
     assert server.client("0").returncode == 0
     done = server.client("--check")
-    assert "recorded observations of " in done.stdout and done.stdout.count("asked True") == 11
-    assert "11 act() took" in done.stdout and "of CPU time each, at most" in done.stdout
+    assert "recorded observations of " in done.stdout and done.stdout.count("asked True") == 10
+    assert "10 act() took" in done.stdout and "of CPU time each, at most" in done.stdout
     assert "an episode that is not its own" in done.stdout
+
+
+def test_check_replays_what_a_policy_failed_on(server):
+    act = "self.asked += 1; assert self.asked < 4; return 1"
+    server.policy(policy_source(init="self.asked = 0", act=act))
+    assert "1 of 1 episode FAILED" in server.client("0").stdout
+    done = server.client("--check")
+    assert done.returncode == 1 and "fails on the recorded observations of submit_001/episodes/ep_000" in done.stderr
 
 
 @pytest.mark.parametrize(("level", "seen"), [("trajectory", "first observation of train case 0"), ("score", "zeros")])

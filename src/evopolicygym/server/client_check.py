@@ -183,7 +183,7 @@ def find_observations(folder: str, space: Any) -> tuple[str, list[Any]]:
     for path in (*recorded, os.path.join(folder, "first_observation.npz")):
         columns = read_columns(path, "obs")
         try:
-            rows = len(columns[next(iter(columns))])
+            rows = len(columns[next(iter(columns))]) - has_ended(path)
             observations = [rebuild(space, columns, row) for row in range(min(rows, MAX_ANSWERS))]
         except (ValueError, KeyError, IndexError, StopIteration):
             continue
@@ -192,6 +192,13 @@ def find_observations(folder: str, space: Any) -> tuple[str, list[Any]]:
             return f"the recorded observations of {name}", observations
         return "the first observation of train case 0", observations
     return "a made-up observation (all zeros)", [zeros(space)]
+
+
+def has_ended(path: str) -> bool:
+    """Return whether the last observation of a file ended the episode, so that no policy is asked about it. The last
+    one of a failed episode is the one that the policy failed on."""
+    ends = {**read_columns(path, "terminated"), **read_columns(path, "truncated")}
+    return any(bool(value) for value in ends.values())
 
 
 def find_recorded(folder: str) -> list[str]:

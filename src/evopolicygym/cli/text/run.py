@@ -159,7 +159,17 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
         lines.append(("repeated", "NOT equal: the policy plays differently each time (does it read a clock?)"))
     cases = pluralize(len(outcome.heldout.returns), "case")
     score = f"{outcome.heldout.mean:.6g} (std {outcome.heldout.std:.4g}, {cases})"
-    return [*lines, ("held-out", f"{score}, submission {outcome.submission}"), *_worth(record)]
+    lines.append(("held-out", f"{score}, submission {outcome.submission}"))
+    return [*lines, *_normalised(record, outcome.heldout.mean), *_worth(record)]
+
+
+def _normalised(record: RunRecord, score: float) -> list[tuple[str, str]]:
+    """Return the score of a generated task on the scale that was measured when it was drawn."""
+    scale = record.task.scale
+    if scale is None or not scale.high > scale.low:
+        return []
+    ends = f"0 is the best trivial policy ({scale.low:.6g}), 1 the expert ({scale.high:.6g})"
+    return [("normalised", f"{(score - scale.low) / (scale.high - scale.low):.3f}: {ends}")]
 
 
 def _worth(record: RunRecord) -> list[tuple[str, str]]:
