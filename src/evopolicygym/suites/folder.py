@@ -28,6 +28,7 @@ from evopolicygym.suites.file import PlannedRun
 
 FILE: Final = "suite.toml"
 BEGUN: Final = "=== begun"
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 ENDED: Final = re.compile(r"=== ended, exit code (-?[0-9]{1,3})\b")
 MAX_LOG_BYTES: Final = 64 << 20
 ERROR_PREFIX: Final = "evopolicygym: "
@@ -140,11 +141,13 @@ def _some(names: list[str]) -> str:
 @dataclass(frozen=True)
 class Attempt:
     """One attempt at a run. ``reason`` is None if it succeeded or was asked to stop, ``exit_code`` is None if the
-    scheduler did not see its end. ``number``: counted from 1."""
+    scheduler did not see its end. ``number``: counted from 1. ``began_at``: whole seconds since 1970, 0 if the log
+    does not say."""
 
     exit_code: int | None
     reason: str | None
     number: int
+    began_at: float = 0.0
 
     @property
     def gave_up(self) -> bool:
@@ -152,7 +155,7 @@ class Attempt:
 
 
 def log_begin(path: Path) -> None:
-    _append(path, f"{BEGUN} {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    _append(path, f"{BEGUN} {datetime.now(UTC):{TIME}}")
 
 
 def log_end(path: Path, exit_code: int) -> None:
@@ -174,7 +177,14 @@ def last_attempt(path: Path) -> Attempt | None:
     ended = ENDED.findall(text)
     code = int(ended[-1]) if ended else None
     reason = _reason(text, code) if code not in (None, 0, STOPPED, -signal.SIGTERM) else None
-    return Attempt(code, reason, len(earlier))
+    return Attempt(code, reason, len(earlier), _time(text.partition("\n")[0].strip()))
+
+
+def _time(text: str) -> float:
+    try:
+        return datetime.strptime(text, TIME).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def waiting_reason(path: Path) -> str | None:

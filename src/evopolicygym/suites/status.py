@@ -25,7 +25,7 @@ from evopolicygym.runs.agent.limits import AgentSpending, spending
 from evopolicygym.runs.progress import live_spending
 from evopolicygym.runs.run_status import has_begun, has_outcome, read_state
 from evopolicygym.suites.file import PlannedRun
-from evopolicygym.suites.folder import SuiteFolder, last_attempt, waiting_reason
+from evopolicygym.suites.folder import Attempt, SuiteFolder, last_attempt, waiting_reason
 
 VERSION: Final = 1
 PHASES: Final = {
@@ -62,7 +62,8 @@ class SuiteRow:
     ``conditions`` says how they differ from the default ones.
     ``best`` is the best train mean so far, ``hidden_left`` the number of hidden episodes until the outcome.
     ``wasted_tokens``, ``wasted_dollars`` and ``wasted_requests`` were spent on attempts that were superseded.
-    ``began_at`` and ``ended_at`` are in seconds since 1970.
+    ``began_at`` and ``ended_at`` are in seconds since 1970, and so are the ``periods`` in which a process worked on the
+    run: begin and end of each, the end None for one that is at work.
     """
 
     run: str
@@ -90,6 +91,7 @@ class SuiteRow:
     attempts: int = 0
     began_at: float | None = None
     ended_at: float | None = None
+    periods: tuple[tuple[float, float | None], ...] = ()
 
     @property
     def used(self) -> CallTotals:
@@ -197,7 +199,7 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Sui
         facts |= {"status": SuiteRunStatus.FAILED, "reason": "its folder is a link, which is not followed"}
     elif has_begun(root):
         try:
-            facts |= _progress(root, is_running, attempt.number if attempt else 0)
+            facts |= _progress(root, is_running, attempt)
         except UserError as error:
             facts |= {"status": SuiteRunStatus.FAILED, "reason": error.message}
     return SuiteRow(**facts)
@@ -212,8 +214,8 @@ def _wasted(attempt: Path) -> AgentSpending:
         return spending(())
 
 
-def _progress(root: Path, is_running: bool, starts: int) -> dict[str, Any]:
-    """Return the columns of a run that has begun. ``starts``: how often its process was started."""
+def _progress(root: Path, is_running: bool, attempt: Attempt | None) -> dict[str, Any]:
+    """Return the columns of a run that has begun."""
     state = read_state(root)
     assert state.opened is not None
     judged = [submission.judged for submission in state.submissions.values()]
@@ -231,12 +233,24 @@ def _progress(root: Path, is_running: bool, starts: int) -> dict[str, Any]:
         "requests": used.requests,
         "began_at": state.opened_at.timestamp() if state.opened_at else None,
         "ended_at": state.finished_at.timestamp() if state.finished_at else None,
+        "periods": _periods(state, is_running, attempt.began_at if attempt else 0.0),
     }
     if state.suspended and not is_running:
         text = f"{state.suspended.reason}: {state.suspended.text}" if state.suspended.text else state.suspended.reason
-        tries = f" (started {starts} times)" if starts > 1 else ""
+        tries = f" (started {attempt.number} times)" if attempt and attempt.number > 1 else ""
         facts |= {"status": SuiteRunStatus.SUSPENDED, "reason": f"{text}{tries}"}
     return facts | (_outcome(root, state) if has_outcome(root) else {})
+
+
+def _periods(state: RunState, is_running: bool, started_at: float) -> tuple[tuple[float, float | None], ...]:
+    """Return when processes worked on a run. One that was started at ``started_at`` and has not taken it up yet has no
+    period: the last one is that of the process before."""
+    periods: list[tuple[float, float | None]] = [
+        (began.timestamp(), ended.timestamp()) for began, ended in state.periods
+    ]
+    if is_running and periods and periods[-1][0] >= started_at:
+        periods[-1] = (periods[-1][0], None)
+    return tuple(periods)
 
 
 def _outcome(root: Path, state: RunState) -> dict[str, Any]:
