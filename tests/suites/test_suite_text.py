@@ -171,6 +171,11 @@ def test_the_matrix_fits_and_has_every_cell_and_the_totals(width, repeats):
 SCORED = {"status": SuiteRunStatus.SCORED, "budget": 10, "charged": 10}
 
 
+def test_the_matrix_shows_names_whole_where_there_is_room():
+    found = "\n".join(matrix_lines("some", grid(agents=3), 200))
+    assert "an-agent-with-a-long-name-2" in found and "=" not in found and ".." not in found
+
+
 def test_totals_count_the_time_of_playing_and_estimate_the_rest():
     rows = [
         row(**SCORED, wasted_dollars=1.0, periods=((100.0, 300.0),)),
@@ -183,11 +188,11 @@ def test_totals_count_the_time_of_playing_and_estimate_the_rest():
 
 
 def test_totals_do_not_count_the_time_in_which_a_suite_lay_still():
-    """Runs overlap, the start of a process counts, and what is at work counts until now."""
+    """Runs overlap, and what is at work counts until now."""
     rows = [
         row(**SCORED, periods=((100.0, 200.0),)),
         row(**SCORED, periods=((150.0, 250.0), (9000.0, 9100.0))),
-        row(status=SuiteRunStatus.RUNNING, budget=10, periods=((110.0, 120.0), (9105.0, None))),
+        row(status=SuiteRunStatus.RUNNING, budget=10, periods=((110.0, 120.0), (9100.0, None))),
         row(status=SuiteRunStatus.WAITING, budget=10),
     ]
     totals = suite_totals(rows, now=9150.0)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -18,7 +19,7 @@ from evopolicygym.gateway.call_file import NAME as CALLS
 from evopolicygym.gateway.call_file import CallFile
 from evopolicygym.gateway.call_limits import CallTotals
 from evopolicygym.judge import scoring
-from evopolicygym.judge.state import RunPhase, RunState
+from evopolicygym.judge.state import Period, RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import conditions_text, load
 from evopolicygym.runs.agent.limits import AgentSpending, spending
@@ -34,6 +35,9 @@ PHASES: Final = {
     RunPhase.SELECTED: "measuring",
     RunPhase.FINISHED: "finished",
 }
+
+
+WorkPeriod = tuple[float, float | None]
 
 
 class SuiteRunStatus(StrEnum):
@@ -91,7 +95,7 @@ class SuiteRow:
     attempts: int = 0
     began_at: float | None = None
     ended_at: float | None = None
-    periods: tuple[tuple[float, float | None], ...] = ()
+    periods: tuple[WorkPeriod, ...] = ()
 
     @property
     def used(self) -> CallTotals:
@@ -184,6 +188,7 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Sui
         "budget": settings.budget,
         "conditions": conditions_text(settings.text, settings.variant, settings.own_models, settings.feedback),
         "attempts": len(superseded) + has_begun(root),
+        "periods": _periods((), attempt.starts if attempt else (), is_running),
         "wasted_tokens": sum(attempt.tokens or 0.0 for attempt in wasted),
         "wasted_dollars": sum(attempt.dollars or 0.0 for attempt in wasted),
         "wasted_requests": sum(attempt.requests or 0.0 for attempt in wasted),
@@ -233,7 +238,7 @@ def _progress(root: Path, is_running: bool, attempt: Attempt | None) -> dict[str
         "requests": used.requests,
         "began_at": state.opened_at.timestamp() if state.opened_at else None,
         "ended_at": state.finished_at.timestamp() if state.finished_at else None,
-        "periods": _periods(state, is_running, attempt.began_at if attempt else 0.0),
+        "periods": _periods(state.periods, attempt.starts if attempt else (), is_running),
     }
     if state.suspended and not is_running:
         text = f"{state.suspended.reason}: {state.suspended.text}" if state.suspended.text else state.suspended.reason
@@ -242,15 +247,19 @@ def _progress(root: Path, is_running: bool, attempt: Attempt | None) -> dict[str
     return facts | (_outcome(root, state) if has_outcome(root) else {})
 
 
-def _periods(state: RunState, is_running: bool, started_at: float) -> tuple[tuple[float, float | None], ...]:
-    """Return when processes worked on a run. One that was started at ``started_at`` and has not taken it up yet has no
-    period: the last one is that of the process before."""
-    periods: list[tuple[float, float | None]] = [
-        (began.timestamp(), ended.timestamp()) for began, ended in state.periods
-    ]
-    if is_running and periods and periods[-1][0] >= started_at:
-        periods[-1] = (periods[-1][0], None)
-    return tuple(periods)
+def _periods(owned: Sequence[Period], starts: Sequence[float], is_running: bool) -> tuple[WorkPeriod, ...]:
+    """Return when processes worked on a run: each from its start to the last line that it wrote to the ledger.
+    ``starts`` are known for the processes that the suite started; others count from when they ``owned`` the run."""
+    periods: list[WorkPeriod] = []
+    ended_at = -math.inf
+    for began, ended in owned:
+        owned_at = began.timestamp()
+        began_at = max((start for start in starts if ended_at <= start <= owned_at), default=owned_at)
+        ended_at = ended.timestamp()
+        periods.append((began_at, ended_at))
+    if is_running and periods and periods[-1][0] >= max(starts, default=0.0):
+        return (*periods[:-1], (periods[-1][0], None))
+    return (*periods, (starts[-1], None)) if is_running and starts else tuple(periods)
 
 
 def _outcome(root: Path, state: RunState) -> dict[str, Any]:

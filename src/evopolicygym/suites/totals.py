@@ -12,7 +12,6 @@ from typing import Any, Final
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
 
 HIDDEN_SHARE: Final = 0.1  # of a run, for its hidden scoring
-LEAST_PAUSE_S: Final = 60.0  # between two runs; less is the start of the next process
 LEAST_DONE: Final = 0.05  # runs; with less there is nothing to estimate from
 
 
@@ -60,8 +59,7 @@ def _elapsed_s(rows: Sequence[SuiteRow], now: float) -> float:
     periods = sorted((began, now if ended is None else ended) for row in rows for began, ended in row.periods)
     elapsed_s, played_until = 0.0, -math.inf
     for began, ended in periods:
-        is_paused = began - played_until >= LEAST_PAUSE_S
-        elapsed_s += max(0.0, ended - (began if is_paused else played_until))
+        elapsed_s += max(0.0, ended - max(began, played_until))
         played_until = max(played_until, ended)
     return elapsed_s
 
