@@ -211,7 +211,10 @@ def check_ready(report: PreflightReport, skip_unready: bool) -> dict[str, str]:
     failed = [check for check in report.checks if not check.ok]
     if not failed or (skip_unready and report.can_start):
         return report.unready
-    lines = "\n".join(f"  {check.kind} {check.name}: {check.detail} {check.remedy}".rstrip() for check in failed)
+    remedies = [f". {check.remedy}" if check.remedy else "" for check in failed]
+    lines = "\n".join(
+        f"  {check.kind} {check.name}: {check.detail}{remedy}" for check, remedy in zip(failed, remedies, strict=True)
+    )
     skip = " To play the other runs now, add --skip-unready." if report.can_start else ""
     raise UserError(
         f"{pluralize(len(report.unready), 'run')} of this suite cannot be played here:\n{lines}"

@@ -99,6 +99,7 @@ def show_estimate(name: str, estimate: SuiteEstimate, variants: Sequence[Variant
             )
             for cost in (*estimate.agents, estimate.total)
         ],
+        optional=("done", "core-hours at most", "runs"),  # an estimate of dollars never goes without its basis
     )
     if set(variants) - {Variant.PLAIN}:
         counts = ", ".join(f"{variant} {number}" for variant, number in Counter(variants).items())
