@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.errors import UserError
-from evopolicygym.files import write_json
+from evopolicygym.files import read_file, write_json
 from evopolicygym.gateway.call_file import NAME as CALLS
 from evopolicygym.gateway.call_file import CallFile
 from evopolicygym.gateway.call_limits import CallTotals
@@ -29,6 +30,7 @@ from evopolicygym.suites.file import PlannedRun
 from evopolicygym.suites.folder import Attempt, SuiteFolder, last_attempt, waiting_reason
 
 VERSION: Final = 1
+MAX_TABLE_BYTES: Final = 64 << 20
 PHASES: Final = {
     RunPhase.OPEN: "playing",
     RunPhase.CLOSED: "validating",
@@ -159,6 +161,17 @@ def status_json(name: str, rows: Iterable[SuiteRow]) -> dict[str, Any]:
         "complete": all(row.is_over for row in listed),
         "runs": [asdict(row) for row in listed],
     }
+
+
+def last_left_out(folder: SuiteFolder) -> dict[str, str]:
+    """Return the runs that `suite run --skip-unready` left out last, with the reasons, as suite.json says. The folder
+    may come from another person: what is no such row is ignored."""
+    try:
+        rows = json.loads(read_file(folder.root, folder.table.name, MAX_TABLE_BYTES))["runs"]
+        left_out = {row["run"]: row["reason"] for row in rows if row["status"] == SuiteRunStatus.UNREADY}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    return {run: reason for run, reason in left_out.items() if isinstance(run, str) and isinstance(reason, str)}
 
 
 def write_status(folder: SuiteFolder, name: str, rows: Iterable[SuiteRow]) -> None:
