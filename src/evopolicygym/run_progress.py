@@ -19,7 +19,8 @@ class RunProgress:
         hidden_left: Hidden episodes until the outcome, as far as they are known.
         tokens, dollars: Spending of the agent so far, as far as it is reported; None if nothing is.
         last_error: The last error of the agent's turn, its provider or the judge; empty if the last attempt was well.
-        elapsed_s: Seconds since this process took up the run.
+        elapsed_s: Seconds in which the run was played; the time between an interruption and its continuation does not
+            count.
         remaining_s: Estimated seconds until the outcome, None while there is nothing to estimate from.
         next_attempt_s: Seconds until the agent is prompted or its model asked again, None if nothing waits for that.
     """

@@ -421,6 +421,16 @@ def test_the_default_folder_is_new_and_named_after_the_run(tmp_path, monkeypatch
     assert run.folder.parent == Path("runs") and run.folder.name.startswith("core16-mountain-car-continuous__search__")
 
 
+def test_the_default_folder_of_an_environment_of_ones_own_has_no_colon(tmp_path, monkeypatch):
+    """It would end the path at which the agent's program finds its modules."""
+    monkeypatch.chdir(tmp_path)
+    run = evopolicygym.run("toys:Toy-v0", "starter", name="my own", **SMALL)
+    assert run.outcome == "scored" and run.folder.name.startswith("toys-Toy-v0__my-own__s0__")
+    with pytest.raises(UserError, match="whose path has ':'"):
+        evopolicygym.run("toys:Toy-v0", "starter", folder="a:b", **SMALL)
+    assert not Path("a:b").exists()
+
+
 def _is_alive(pid: int) -> bool:
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()

@@ -12,6 +12,7 @@ import pytest
 
 import evopolicygym
 from evopolicygym import RunClosed, UserError
+from forged_runs import move_back_in_time
 
 TASK = "core16/mountain-car-continuous"
 SMALL = {"budget": 2, "validation_cases": 1, "heldout_cases": 2, "seeds": "paper", "jobs": 1}
@@ -33,6 +34,18 @@ def test_leaving_the_block_keeps_the_run_open_and_the_same_call_continues_it(tmp
         pass
     verification = evopolicygym.verify(tmp_path / "run", jobs=1)
     assert verification.ok and {finding.what for finding in verification.findings} >= {"ledger", "budget", "replay"}
+
+
+def test_the_time_between_two_sittings_is_not_played_time(tmp_path):
+    """An hour lies between the first and the second; the times of the first count."""
+    with evopolicygym.serve(TASK, tmp_path / "run", **SMALL) as served:
+        served.workspace.submit([0])
+    move_back_in_time(tmp_path / "run", 3600)
+    with evopolicygym.serve(TASK, tmp_path / "run") as served:
+        progress = served.progress
+    wall_s = evopolicygym.load_run(tmp_path / "run").record.submissions[0].wall_s
+    assert wall_s is not None and wall_s <= progress.elapsed_s < 1800
+    assert progress.remaining_s is not None and progress.remaining_s < 1800
 
 
 def test_an_error_in_the_block_stops_the_server_and_is_raised(tmp_path):

@@ -55,6 +55,13 @@ def test_h_is_help(words):
     assert "Example: evopolicygym" in done.stdout
 
 
+def test_a_narrow_terminal_shows_the_names_of_options_whole():
+    environment = os.environ | {"COLUMNS": "60"}
+    shown = subprocess.run([INSTALLED, "run", "-h"], env=environment, capture_output=True, text=True).stdout
+    options = {name for option in visible_commands()["run"].params for name in option.opts if name.startswith("--")}
+    assert options and options <= set(shown.split()) and max(map(len, shown.splitlines())) <= 60
+
+
 def test_many_options_are_grouped_and_every_grouped_option_exists():
     commands = visible_commands()
     options = {name: {option.opts[0] for option in command.params} for name, command in commands.items()}

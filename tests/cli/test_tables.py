@@ -134,6 +134,12 @@ def test_columns_are_left_out_in_order_and_then_from_the_right():
     assert shown(5, table)[:3] == ["a", "aaaaa", "aaa"]
 
 
+def test_columns_without_a_value_are_left_out_first():
+    table = "print_table(tuple('abcd'), [('aaaaaaaa', '11111111', '-', '33333333')], indent='', optional=('b',))"
+    assert shown(28, table)[0].split() == ["a", "b", "d"]
+    assert shown(18, table)[0].split() == ["a", "d"]
+
+
 def test_names_are_wrapped_and_never_cut():
     """Names that differ at their ends alone are broken between words, never cut."""
     names = [f"command climber.py --with-an-option sha256=44ad650fdf3{end}" for end in "ef"]

@@ -246,7 +246,7 @@ def suite(scratch: Path) -> Any:
     plan = output(*words, "--dry-run")
     return {
         "plan": masked(plan, ("*/core_hours", "*/checks/*/detail", "*/checks/*/remedy", "*/checks/4/name")),
-        "suite.json": masked(output(*words), ("*/began_at", "*/ended_at", "/totals/*_s")),
+        "suite.json": masked(output(*words), ("*/began_at", "*/ended_at", "*/periods", "/totals/*_s")),
         "suite.toml": tomllib.loads((root / "suite.toml").read_text()),
         "names": sorted(str(path.relative_to(root)) for pattern in ("*", "*/*") for path in root.glob(pattern)),
     }

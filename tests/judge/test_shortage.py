@@ -1,4 +1,4 @@
-"""A judge without disk space or descriptors: it tells its user, pauses, and continues by itself."""
+"""A judge without disk space, memory or descriptors: it tells its user, pauses, and continues by itself."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from evopolicygym.errors import Fault
 from evopolicygym.judge import shortage
 from evopolicygym.judge.shortage import Resource, ShortagePause, scarce_resource
 
-MOUNTED = 'mount -t tmpfs -o size=64m tmpfs "$1" && exec "$2" "$3" "$1"'
+MOUNTED = 'mount -t tmpfs -o size=64m tmpfs "$1" && exec "$2" "$3" "$1" disk'
+SCRIPT = Path(__file__).with_name("short_of.py")
 
 
 @pytest.mark.parametrize(
@@ -25,6 +26,9 @@ MOUNTED = 'mount -t tmpfs -o size=64m tmpfs "$1" && exec "$2" "$3" "$1"'
         (OSError(errno.ENOSPC, "full"), Resource.DISK),
         (OSError(errno.EMFILE, "many"), Resource.FILES),
         (MemoryError(), Resource.MEMORY),
+        (BlockingIOError(errno.EAGAIN, "fork"), Resource.PROCESSES),
+        (RuntimeError("can't start new thread"), Resource.PROCESSES),
+        (RuntimeError("dictionary changed size during iteration"), None),
         (Fault("a worker: OSError: [Errno 28] No space left on device"), Resource.DISK),
         (Fault("a worker died"), None),
         (ValueError("[Errno 28]"), None),
@@ -80,14 +84,22 @@ def test_a_shortage_that_no_probe_sees_is_an_error_in_the_end(tmp_path, monkeypa
 
 
 def test_a_full_disk_pauses_a_run_and_its_scoring(tmp_path):
-    script = Path(__file__).with_name("full_disk.py")
-    command = ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", str(tmp_path), sys.executable, str(script)]
+    command = ["unshare", "--mount", "sh", "-c", MOUNTED, "sh", str(tmp_path), sys.executable, str(SCRIPT)]
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode:
         pytest.skip("no file system can be mounted here")
+    check_pauses(command, "disk space", "Free some space on the disk of")
+
+
+def test_a_lack_of_memory_pauses_a_run_and_its_scoring(tmp_path):
+    """The memory of the judge's process is limited for real: not even a thread can be started."""
+    check_pauses([sys.executable, str(SCRIPT), str(tmp_path), "memory"], "memory", "End other programs, or raise")
+
+
+def check_pauses(command, resource, remedy):
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
-    assert answers == [[200, 3], [503, 3], [503, 3], "paused: no disk space", [200, 2], "scored"]
+    assert answers == [[200, 3], [503, 3], [503, 3], f"paused: no {resource}", [200, 2], "scored"]
     told = done.stderr.splitlines()
     assert [line.partition(":")[0].partition(" after")[0] for line in told] == ["waiting", "the wait is over"] * 2
-    assert "Free some space on the disk of" in told[0] and "continues by itself" in told[0]
+    assert remedy in told[0] and f"has no {resource} left" in told[0] and "continues by itself" in told[0]

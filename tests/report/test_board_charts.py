@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 import evopolicygym
 from conftest import TESTS
 from evopolicygym.report.board_charts import performance_profiles
+from evopolicygym.report.text import number
 
 BAND = "fill-opacity"
 
@@ -17,3 +20,10 @@ def test_profiles_of_few_tasks_have_no_bands():
     whole = next(aggregate for aggregate in board.aggregates if aggregate.standings)
     few, enough = (performance_profiles("profiles", replace(whole, tasks=tasks), {}) for tasks in (2, 6))
     assert few and BAND not in str(few.body) and enough and BAND in str(enough.body)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(10_000.0, "10000"), (12_345.6, "12346"), (2e6, "2000000"), (0.5, "0.5"), (1e9, "1e+09")]
+)
+def test_numbers_are_written_out_as_far_as_they_can_be_read(value, text):
+    assert number(value) == text

@@ -61,3 +61,8 @@ def test_what_is_left_out_is_reported_and_the_rest_is_played(tmp_path):
     assert rows["starter"]["status"] == "scored" and rows["invented"]["status"] == "unready"
     assert "left out: 1 run" in done.stderr and suite.names() == ["toys-Toy-v0__starter__s0"]
     assert f"continue with `evopolicygym suite run {suite.folder} --skip-unready`" in done.stderr
+    later = suite.rows()["toys-Toy-v0__invented__s0"]
+    assert (later["status"], later["reason"]) == ("unready", rows["invented"]["reason"]), "it is not waiting"
+    for table in ("[]", '{"runs": [1]}', '{"runs": [{"run": [], "status": "unready", "reason": {}}]}', "\0"):
+        (suite.folder / "suite.json").write_text(table)
+        assert suite.rows()["toys-Toy-v0__invented__s0"]["status"] == "waiting"

@@ -15,7 +15,8 @@ from suite_helpers import TOY, SuiteRunner, comparable_facts
 from evopolicygym.judge import failpoints
 from evopolicygym.runs.locks import LOCK_TIMEOUT_S, RunLock
 from evopolicygym.sandbox.checkpoints import remove_tree
-from evopolicygym.suites.folder import is_owned
+from evopolicygym.suites.folder import is_owned, log_begin
+from forged_runs import move_back_in_time
 from process_helpers import alive, descendants, wait_until
 from server_helpers import command
 
@@ -53,6 +54,22 @@ def test_added_repeats_and_agents_are_run(done, tmp_path):
     rows = done.rows()
     assert {row["seed"] for row in rows.values()} == {0, 1}
     assert {row["status"] for row in rows.values()} == {"scored"}
+
+
+def test_the_time_between_two_sittings_is_not_counted(done):
+    """The first run was played an hour before the others. A process that has not taken it up yet does not play it."""
+    first = done.folder / "runs" / done.names()[0]
+    kept = (first / "ledger.jsonl").read_bytes()
+    move_back_in_time(first, 3600)
+    try:
+        status = json.loads(command("suite", "status", done.folder, "--json").stdout)
+        with RunLock(first):
+            log_begin(done.folder / "logs" / f"{first.name}.log")
+            owned = json.loads(command("suite", "status", done.folder, "--json").stdout)
+    finally:
+        (first / "ledger.jsonl").write_bytes(kept)
+    assert 0 < status["totals"]["elapsed_s"] < 1800
+    assert "running" in {row["status"] for row in owned["runs"]} and owned["totals"]["elapsed_s"] < 1800
 
 
 def test_changing_what_has_begun_is_refused(done):

@@ -144,7 +144,7 @@ def grid(repeats=1, agents=5, tasks=16):
             budget=128,
             dollars=1.5,
             tokens=2e6,
-            began_at=1000.0,
+            periods=((1000.0, 1100.0),),
         )
         for task in range(tasks)
         for agent in range(agents)
@@ -168,15 +168,35 @@ def test_the_matrix_fits_and_has_every_cell_and_the_totals(width, repeats):
         assert text.count("r 100/128") == 20 and text.count("-123.46") == 20
 
 
-def test_totals_count_from_the_first_run_and_estimate_the_rest():
+SCORED = {"status": SuiteRunStatus.SCORED, "budget": 10, "charged": 10}
+
+
+def test_the_matrix_shows_names_whole_where_there_is_room():
+    found = "\n".join(matrix_lines("some", grid(agents=3), 200))
+    assert "an-agent-with-a-long-name-2" in found and "=" not in found and ".." not in found
+
+
+def test_totals_count_the_time_of_playing_and_estimate_the_rest():
     rows = [
-        row(status=SuiteRunStatus.SCORED, began_at=100.0, ended_at=300.0, budget=10, charged=10, wasted_dollars=1.0),
+        row(**SCORED, wasted_dollars=1.0, periods=((100.0, 300.0),)),
         row(status=SuiteRunStatus.WAITING, budget=10),
         row(status=SuiteRunStatus.UNREADY, budget=10),
     ]
     totals = suite_totals(rows)
     assert (totals.elapsed_s, totals.remaining_s, totals.dollars, totals.tokens) == (200.0, 200.0, 1.0, None)
     assert suite_totals([row(status=SuiteRunStatus.WAITING)]).remaining_s is None, "nothing to go by"
+
+
+def test_totals_do_not_count_the_time_in_which_a_suite_lay_still():
+    """Runs overlap, and what is at work counts until now."""
+    rows = [
+        row(**SCORED, periods=((100.0, 200.0),)),
+        row(**SCORED, periods=((150.0, 250.0), (9000.0, 9100.0))),
+        row(status=SuiteRunStatus.RUNNING, budget=10, periods=((110.0, 120.0), (9100.0, None))),
+        row(status=SuiteRunStatus.WAITING, budget=10),
+    ]
+    totals = suite_totals(rows, now=9150.0)
+    assert (totals.elapsed_s, totals.remaining_s) == (300.0, 300.0)
 
 
 def test_a_limit_is_never_an_estimate_of_a_cost(tmp_path):

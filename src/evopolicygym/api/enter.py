@@ -98,7 +98,8 @@ def _play(owner: OpenRun, policy: Path, progress: Callable[[int, int], object] |
 
 def new_folder(given: Mapping[str, Any]) -> Path:
     """Return the default folder of a policy that is entered."""
+    from evopolicygym.runs.folder_names import folder_name
     from evopolicygym.tasks.registry import find_task
 
-    parts = (find_task(given["task"]).id, given["name"], f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    return Path("runs") / "__".join(part.replace("/", "-") for part in parts)
+    now = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+    return Path("runs", folder_name(find_task(given["task"]).id, given["name"], now))

@@ -177,7 +177,7 @@ def play_to_outcome(
 
 def new_folder(given: Mapping[str, Any], settings: AgentSettings) -> Path:
     """Return the default folder of a new run with the given settings."""
-    from evopolicygym.runs.folder_names import BLIND
+    from evopolicygym.runs.folder_names import BLIND, folder_name
     from evopolicygym.runs.settings import RunSettings
     from evopolicygym.tasks.registry import find_task
 
@@ -189,7 +189,7 @@ def new_folder(given: Mapping[str, Any], settings: AgentSettings) -> Path:
         f"s{settings.seed}",
         f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}",
     )
-    return Path("runs") / "__".join(part.replace("/", "-") for part in parts)
+    return Path("runs", folder_name(*parts))
 
 
 def _agent_settings(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evopolicygym.analysis.formatting import pluralize
@@ -86,12 +87,13 @@ class PreparedSuite:
         rows = self.progress().rows
         return check_suite(self.folder, self.planned, rows, engine, play_live_turn if live else None)
 
-    def progress(self) -> SuiteProgress:
-        """Return how far each run is, by what its folder says."""
+    def progress(self, left_out: Mapping[str, str] = MappingProxyType({})) -> SuiteProgress:
+        """Return how far each run is, by what its folder says. ``left_out``: runs that cannot be played, with the
+        reasons."""
         from evopolicygym.suites.folder import is_owned
         from evopolicygym.suites.status import SuiteStatus
 
-        status = SuiteStatus(self.folder, self.planned, lambda name: is_owned(self.folder.run(name)))
+        status = SuiteStatus(self.folder, self.planned, lambda name: is_owned(self.folder.run(name)), left_out)
         return SuiteProgress(self.suite.name, self.folder.root, tuple(status.rows()))
 
 
@@ -211,7 +213,10 @@ def check_ready(report: PreflightReport, skip_unready: bool) -> dict[str, str]:
     failed = [check for check in report.checks if not check.ok]
     if not failed or (skip_unready and report.can_start):
         return report.unready
-    lines = "\n".join(f"  {check.kind} {check.name}: {check.detail} {check.remedy}".rstrip() for check in failed)
+    remedies = [f". {check.remedy}" if check.remedy else "" for check in failed]
+    lines = "\n".join(
+        f"  {check.kind} {check.name}: {check.detail}{remedy}" for check, remedy in zip(failed, remedies, strict=True)
+    )
     skip = " To play the other runs now, add --skip-unready." if report.can_start else ""
     raise UserError(
         f"{pluralize(len(report.unready), 'run')} of this suite cannot be played here:\n{lines}"
@@ -240,12 +245,13 @@ def suite_status(folder: PathLike) -> SuiteProgress:
     """
     from evopolicygym.suites.file import Suite, plan
     from evopolicygym.suites.folder import FILE, SuiteFolder
+    from evopolicygym.suites.status import last_left_out
 
     suite_folder = SuiteFolder(Path(folder).absolute())
     if suite_folder.file.is_symlink() or not suite_folder.file.exists():
         raise UserError(f"{folder} holds no suite", f"Name the folder of a suite: the one with {FILE}.")
     suite = Suite.read(suite_folder.file)
-    return PreparedSuite(suite, suite_folder, plan(suite, is_trusted=False)).progress()
+    return PreparedSuite(suite, suite_folder, plan(suite, is_trusted=False)).progress(last_left_out(suite_folder))
 
 
 def check_engine(engine: EngineName, jobs: int, ray_address: str | None) -> None:

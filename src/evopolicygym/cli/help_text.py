@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import Any, Final
 
 HELP_FLAGS: Final = ["--help", "-h"]
+LEAST_WIDTH: Final = 80  # of the panels: in less, Typer cuts off the names of options
 # Command to one command line that works in a clone, or with names that explain themselves.
 EXAMPLES: Final = {
     "": "evopolicygym run core16/acrobot --agent tuner",
@@ -104,6 +106,8 @@ VALUE_NAMES: Final = {option: value for value, options in _OPTIONS_OF_VALUE.item
 def tidy_help(command: Any, path: str = "") -> None:
     """Tidy the help of the command at ``path`` and of those below it: join the lines of its description, name the
     values of its options plainly, not by Python types, group many options, and add an example."""
+    if shutil.get_terminal_size().columns < LEAST_WIDTH:
+        command.rich_markup_mode = None  # plain text, in which names are whole
     command.help = re.sub(r"(?<!\n)\n(?!\n)", " ", command.help or "")
     if path in EXAMPLES:
         command.epilog = f"Example: {EXAMPLES[path]}"

@@ -175,8 +175,9 @@ def print_table(
     """Print aligned columns of plain text: numbers to the right, all else to the left.
 
     In a pipe or a file nothing is wrapped and nothing left out. On a terminal that is too narrow, headings take two
-    lines, long texts are wrapped within their columns, and then columns are left out and named: first those in
-    ``optional``, in that order, then the last ones. Sentences of the column named ``remarks`` become footnotes.
+    lines, long texts are wrapped within their columns, and then columns are left out and named: first those without
+    any value, then those in ``optional``, in that order, then the last ones. Sentences of the column named ``remarks``
+    become footnotes.
     """
     cells = [[one_line(cell).replace("\t", " ") for cell in row] for row in rows]
     footnotes = _take_footnotes(cells, columns.index(remarks)) if remarks else {}
@@ -212,6 +213,10 @@ class _Column:
         return "right" if any(self.cells) and all(map(NUMBER.fullmatch, self.cells)) else "left"
 
     @property
+    def is_empty(self) -> bool:
+        return all(cell in ("", "-") for cell in self.cells)
+
+    @property
     def natural(self) -> int:
         return max(map(cell_len, (self.name, *self.cells)))
 
@@ -237,7 +242,8 @@ def _choose(
     """Return the columns to show, and the names of those left out."""
     shown = list(table)
     others = [column.name for column in reversed(shown) if column.name not in {*optional, *kept_to_the_end}]
-    for name in (*optional, *others):
+    empty = [column.name for column in shown if column.is_empty and column.name not in kept_to_the_end]
+    for name in (*empty, *optional, *others):
         if _total([column.minimum for column in shown]) <= room:
             break
         shown = [column for column in shown if column.name != name]

@@ -65,6 +65,8 @@ def run(
     cap = {"tokens": max_tokens, "dollars": max_cost, "requests": max_requests}
     overrides = [f"cap.{name}={value}" for name, value in cap.items() if value is not None]
     prepared = api.prepare_suite(file, folder, [*(set_ or []), *overrides])
+    agents, tasks = {run.agent for run in prepared.planned}, {run.task.id for run in prepared.planned}
+    print_hint(f"checking {pluralize(len(agents), 'agent')} and {pluralize(len(tasks), 'task')}")
     if dry_run:
         _show_plan(prepared, prepared.preflight(engine, live), json)
     left_out = api.check_ready(prepared.preflight(engine, live), skip_unready)

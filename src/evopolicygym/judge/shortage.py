@@ -1,4 +1,4 @@
-"""Pause while the machine lacks disk space, memory or descriptors: tell the user at once, probe, and continue.
+"""Pause while the machine lacks disk space, memory, descriptors or processes: tell the user, probe, and continue.
 
 During a pause nothing is charged: submissions are answered with a fault (HTTP 503), and hidden scoring and the agent's
 loop wait. It is reported on stderr, because every file of the run may be on the full disk.
@@ -33,6 +33,7 @@ PROBE_FILES: Final = 32
 UNSEEN: Final = 3  # failures in a row for a shortage that no probe sees: then it is an error like any other
 # A fault of a worker process arrives as text, in which Python writes the number of a system error like this.
 ERRNO: Final = re.compile(r"\[Errno (\d{1,3})\]")
+NO_THREAD: Final = "can't start new thread"  # a RuntimeError of Python, without a number
 
 
 class Resource(StrEnum):
@@ -41,17 +42,20 @@ class Resource(StrEnum):
     DISK = "disk space"
     FILES = "open files"
     MEMORY = "memory"
+    PROCESSES = "processes or threads"
 
 
 RESOURCES: Final = {
     **dict.fromkeys(FULL, Resource.DISK),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), Resource.FILES),
     errno.ENOMEM: Resource.MEMORY,
+    errno.EAGAIN: Resource.PROCESSES,
 }
 REMEDIES: Final = {
     Resource.DISK: "Free some space on the disk of {root}",
     Resource.FILES: "Close programs, or raise the limit of open files (prlimit --nofile=N --pid {pid})",
     Resource.MEMORY: "End other programs, or raise the limit of memory",
+    Resource.PROCESSES: "End other programs, or raise the limit of processes",
 }
 
 
@@ -63,6 +67,8 @@ def scarce_resource(error: BaseException) -> Resource | None:
             number = int(match[1])
         if isinstance(cause, MemoryError) or number in RESOURCES:
             return RESOURCES.get(number or 0, Resource.MEMORY)
+        if isinstance(cause, RuntimeError) and str(cause) == NO_THREAD:
+            return Resource.PROCESSES if _has_memory(PROBE_BYTES) else Resource.MEMORY  # a thread needs a stack
     return None
 
 
@@ -155,11 +161,23 @@ def _has(resource: Resource, root: Path, size: int) -> bool:
                 with open_unnamed(folder) as file:
                     os.posix_fallocate(file.fileno(), 0, size)
         elif resource is Resource.MEMORY:
-            mmap.mmap(-1, size).close()
+            return _has_memory(size)
+        elif resource is Resource.PROCESSES:
+            thread = threading.Thread(target=int, daemon=True)
+            thread.start()
+            thread.join()
         else:
             with ExitStack() as stack:
                 for _ in range(PROBE_FILES):
                     stack.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+    except (OSError, MemoryError, RuntimeError):
+        return False
+    return True
+
+
+def _has_memory(size: int) -> bool:
+    try:
+        mmap.mmap(-1, size).close()
     except (OSError, MemoryError):
         return False
     return True

@@ -33,6 +33,7 @@ from evopolicygym.judge.ledger import LedgerCorrupt, LedgerLine
 from evopolicygym.judge.protocol import Verdict
 
 Put = Callable[[dict[Any, Any], Any, Any], dict[Any, Any]]
+Period = tuple[datetime, datetime]
 
 
 class RunPhase(StrEnum):
@@ -88,6 +89,9 @@ class RunState:
     opened: Opened | None = None
     opened_at: datetime | None = None
     owned: tuple[Owned, ...] = ()
+    owned_at: datetime | None = None  # by the last owner
+    earlier_periods: tuple[Period, ...] = ()  # of the owners before
+    last_line_at: datetime | None = None
     joined: tuple[Joined, ...] = ()
     phase: RunPhase = RunPhase.OPEN
     submissions: dict[int, Submission] = field(default_factory=dict)
@@ -117,6 +121,13 @@ class RunState:
     @property
     def remaining(self) -> int:
         return self.budget - self.charged
+
+    @property
+    def periods(self) -> tuple[Period, ...]:
+        """The times in which a process owned the run, each until its last line. Between them the run lay still."""
+        if self.owned_at is None or self.last_line_at is None:
+            return ()
+        return (*self.earlier_periods, (self.owned_at, self.last_line_at))
 
     @property
     def refunds(self) -> int:
@@ -194,11 +205,15 @@ def in_place(table: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
 
 
 def apply(state: RunState, event: Event, time: datetime, put: Put = copied) -> RunState:
+    return replace(_applied(state, event, time, put), last_line_at=time)
+
+
+def _applied(state: RunState, event: Event, time: datetime, put: Put) -> RunState:
     match event:
         case Opened():
             return replace(state, opened=event, opened_at=time)
         case Owned():
-            return replace(state, owned=(*state.owned, event))
+            return replace(state, owned=(*state.owned, event), owned_at=time, earlier_periods=state.periods)
         case Joined():
             return replace(state, joined=(*state.joined, event))
         case Refused(reason):

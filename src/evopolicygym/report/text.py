@@ -10,6 +10,7 @@ from markupsafe import Markup
 from evopolicygym.printable import replace_unseen
 
 UNKNOWN: Final = "–"  # noqa: RUF001
+LONGEST: Final = 10_000_000  # numbers below are written out
 
 
 def clean(value: object) -> object:
@@ -28,7 +29,11 @@ def short(text: str, most: int) -> str:
 
 
 def number(value: float | None, digits: int = 4) -> str:
-    return UNKNOWN if value is None else f"{value:.{digits}g}".replace("-", "\N{MINUS SIGN}")
+    """Return a number with so many digits, and whole where it has more before the point: 12346, not 1.235e+04."""
+    if value is None:
+        return UNKNOWN
+    text = f"{value:.0f}" if 10**digits <= abs(value) < LONGEST else f"{value:.{digits}g}"
+    return text.replace("-", "\N{MINUS SIGN}")
 
 
 def percent(value: float | None) -> str:

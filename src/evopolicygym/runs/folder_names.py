@@ -24,6 +24,12 @@ MOVED_REMEDY: Final = "Nothing was played. Move the run to a folder whose path d
 SUITE_REMEDY: Final = "Nothing was made. Name a folder with --folder whose path does not."
 
 
+def folder_name(*parts: str) -> str:
+    """Return a name for a run's folder. It has no ":", which would end its path in the agent's PYTHONPATH, and no
+    spaces, so that commands that name it need no quotes."""
+    return "__".join(re.sub(r"[/:\s]", "-", part) for part in parts)
+
+
 def suite_label(settings: RunSettings, task: Task) -> str:
     """Return the first part of a run's name in its suite: the same whenever the suite is continued. That of a blind run
     is drawn from the sealing key: an agent could try the hashes of all tasks."""
@@ -38,6 +44,15 @@ def resolve_parents(root: Path) -> Path:
     one."""
     path = Path(os.path.abspath(root)) if root.name in ("", "..") else root
     return Path(os.path.realpath(path.parent), path.name)
+
+
+def check_agent_finds(root: Path) -> None:
+    """Raise UserError if a program of the agent would not be found in a run's folder."""
+    if os.pathsep in str(root.absolute()):
+        raise UserError(
+            f"an agent cannot play in a folder whose path has {os.pathsep!r}, which ends a path in PYTHONPATH: {root}",
+            "Name another folder with --run.",
+        )
 
 
 def check_path_is_neutral(root: Path, settings: RunSettings, task: Task, remedy: str = RUN_REMEDY) -> None:

@@ -35,7 +35,7 @@ from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, record, workspace
 from evopolicygym.runs.agent.output import Redactor
 from evopolicygym.runs.agent.setup import secret_values
-from evopolicygym.runs.folder_names import MOVED_REMEDY, check_path_is_neutral, resolve_parents
+from evopolicygym.runs.folder_names import MOVED_REMEDY, check_agent_finds, check_path_is_neutral, resolve_parents
 from evopolicygym.runs.locks import LOCK_TIMEOUT_S, CaseSet, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state, recorded_settings
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
@@ -200,6 +200,8 @@ def _check_new(root: Path, given: dict[str, Any]) -> None:
     """Raise UserError unless the folder is empty or holds the beginnings of a run that a crash cut short."""
     if not given.get("task"):
         raise UserError(f"{root} holds no run", "Open one with `evopolicygym serve TASK --run FOLDER`.")
+    if given.get("agent"):
+        check_agent_finds(root)
     try:
         present = [path.name for path in root.iterdir()] if root.exists() else []
     except NotADirectoryError:

@@ -20,11 +20,12 @@ HELDOUT_PASSES: Final = 3  # twice the selected checkpoint, once the first
 
 
 class RunWatch:
-    """Looks at a run that this process owns. Times count from when the watch is made."""
+    """Looks at a run that this process owns. Times are of playing: those of earlier owners, and since this watch was
+    made."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge, self._calls = judge, CallFile(judge.paths.root)
-        self._began, self._charged = time.monotonic(), judge.state.charged
+        self._began, self._played_before_s = time.monotonic(), played_s(judge.state)
         self._hidden: tuple[float, int] | None = None  # when hidden scoring began, and how much there was to play
 
     def look(self) -> RunProgress:
@@ -46,18 +47,21 @@ class RunWatch:
             tokens=used.tokens,
             dollars=used.dollars,
             last_error=_last_error(state, activity),
-            elapsed_s=time.monotonic() - self._began,
+            elapsed_s=self._elapsed_s,
             remaining_s=None if resource else self._remaining_s(state, activity),
             next_attempt_s=activity.next_attempt_s,
         )
 
+    @property
+    def _elapsed_s(self) -> float:
+        return self._played_before_s + time.monotonic() - self._began
+
     def _remaining_s(self, state: RunState, activity: RunActivity) -> float | None:
-        """Estimate from the pace since the watch was made; hidden episodes from that of train episodes at first."""
-        now = time.monotonic()
+        """Estimate from the pace so far; hidden episodes from that of train episodes at first."""
         if state.phase is RunPhase.OPEN:
-            charged = state.charged - self._charged
             hidden = _expected_hidden_s(state)
-            return None if charged <= 0 or hidden is None else state.remaining * (now - self._began) / charged + hidden
+            return None if hidden is None else state.remaining * self._elapsed_s / max(1, state.charged) + hidden
+        now = time.monotonic()
         if not (remaining := hidden_left(state, activity)):
             return None
         began, total = self._hidden = self._hidden or (now, remaining)
@@ -65,6 +69,11 @@ class RunWatch:
             return remaining * (now - began) / (total - remaining)
         pace = _train_episode_s(state)
         return None if pace is None else remaining * pace
+
+
+def played_s(state: RunState) -> float:
+    """Return the seconds in which a process owned the run. A clock that was set back does not make it negative."""
+    return sum(max(0.0, (ended - began).total_seconds()) for began, ended in state.periods)
 
 
 def live_spending(state: RunState, calls: CallFile) -> AgentSpending:

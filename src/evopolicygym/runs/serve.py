@@ -9,7 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
@@ -39,6 +41,7 @@ NOT_CHECKED: Final = (
     "what the model knew of the task before the run",
 )
 LONGEST_ERROR: Final = 500
+THREADS: Final = 4  # of the agent's loop or hidden scoring, of a submission that is accepted, of refusals
 Play = Callable[[str], Awaitable[str]]
 
 
@@ -53,6 +56,7 @@ async def serve_run(run: OpenRun, play: Play) -> None:
     Raises:
         RunSuspended: The run is neither closed nor scored; it can be continued.
     """
+    asyncio.get_running_loop().set_default_executor(_started_threads())
     queue = SubmissionQueue(run.judge)
     service = _RunService(run, queue)
     context, (listener, address) = run.judge.context, bind(run.paths.root)
@@ -75,6 +79,13 @@ async def serve_run(run: OpenRun, play: Play) -> None:
             await service.score()
     finally:
         queue.stop()
+
+
+def _started_threads() -> ThreadPoolExecutor:
+    """Start the threads of `asyncio.to_thread` now: without memory, none could be started later."""
+    threads, all_started = ThreadPoolExecutor(THREADS, "judge"), threading.Barrier(THREADS)
+    list(threads.map(lambda _: all_started.wait(), range(THREADS)))
+    return threads
 
 
 def _suspend(run: OpenRun, suspension: RunSuspended) -> None:

@@ -52,7 +52,9 @@ class SubmissionQueue:
     def _accept(self, request: SubmitRequest) -> Submission:
         try:
             return submission.accept(self._judge, request)
-        except Fault as fault:
+        except Refusal:
+            raise
+        except Exception as fault:
             self._judge.shortage.begin(fault)
             raise
 

@@ -15,7 +15,7 @@ from evopolicygym.config import StrictModel, parse_toml, read_toml, validate
 from evopolicygym.errors import UserError
 from evopolicygym.gateway.call_limits import CallLimits
 from evopolicygym.runs.agent.install_paths import resolve_command
-from evopolicygym.runs.folder_names import suite_label
+from evopolicygym.runs.folder_names import folder_name, suite_label
 from evopolicygym.runs.settings import AgentSettings, RunSettings, ValidateWhen
 from evopolicygym.suites.call_gate import CallRate
 from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, Variant
@@ -280,6 +280,5 @@ def _check_names(planned: Iterable[PlannedRun]) -> None:
 
 def _planned(suite: Suite, name: str, variant: Variant, task: Task, agent: str, repeat: int) -> PlannedRun:
     settings = suite.settings(name, agent, repeat, variant)
-    parts = (suite_label(settings, task), agent, f"s{suite.seed + repeat}")
-    folder = "__".join(part.replace("/", "-").replace(":", "-") for part in parts)
+    folder = folder_name(suite_label(settings, task), agent, f"s{suite.seed + repeat}")
     return PlannedRun(folder, task, agent, repeat, settings)

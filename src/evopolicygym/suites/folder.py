@@ -11,7 +11,7 @@ import re
 import shlex
 import signal
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +28,7 @@ from evopolicygym.suites.file import PlannedRun
 
 FILE: Final = "suite.toml"
 BEGUN: Final = "=== begun"
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 ENDED: Final = re.compile(r"=== ended, exit code (-?[0-9]{1,3})\b")
 MAX_LOG_BYTES: Final = 64 << 20
 ERROR_PREFIX: Final = "evopolicygym: "
@@ -140,11 +141,13 @@ def _some(names: list[str]) -> str:
 @dataclass(frozen=True)
 class Attempt:
     """One attempt at a run. ``reason`` is None if it succeeded or was asked to stop, ``exit_code`` is None if the
-    scheduler did not see its end. ``number``: counted from 1."""
+    scheduler did not see its end. ``number``: counted from 1. ``starts``: when the processes of this and all
+    earlier attempts were started, in whole seconds since 1970."""
 
     exit_code: int | None
     reason: str | None
     number: int
+    starts: tuple[float, ...] = ()
 
     @property
     def gave_up(self) -> bool:
@@ -152,7 +155,7 @@ class Attempt:
 
 
 def log_begin(path: Path) -> None:
-    _append(path, f"{BEGUN} {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    _append(path, f"{BEGUN} {datetime.now(UTC):{TIME}}")
 
 
 def log_end(path: Path, exit_code: int) -> None:
@@ -174,7 +177,15 @@ def last_attempt(path: Path) -> Attempt | None:
     ended = ENDED.findall(text)
     code = int(ended[-1]) if ended else None
     reason = _reason(text, code) if code not in (None, 0, STOPPED, -signal.SIGTERM) else None
-    return Attempt(code, reason, len(earlier))
+    return Attempt(code, reason, len(earlier), _starts([*earlier[1:], text]))
+
+
+def _starts(attempts: Iterable[str]) -> tuple[float, ...]:
+    starts = []
+    for text in attempts:
+        with suppress(ValueError):  # not a line that the scheduler wrote
+            starts.append(datetime.strptime(text.partition("\n")[0].strip(), TIME).replace(tzinfo=UTC).timestamp())
+    return tuple(starts)
 
 
 def waiting_reason(path: Path) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from functools import cache
@@ -13,27 +15,31 @@ from typing import Any, Final
 
 from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.errors import UserError
-from evopolicygym.files import write_json
+from evopolicygym.files import read_file, write_json
 from evopolicygym.gateway.call_file import NAME as CALLS
 from evopolicygym.gateway.call_file import CallFile
 from evopolicygym.gateway.call_limits import CallTotals
 from evopolicygym.judge import scoring
-from evopolicygym.judge.state import RunPhase, RunState
+from evopolicygym.judge.state import Period, RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import conditions_text, load
 from evopolicygym.runs.agent.limits import AgentSpending, spending
 from evopolicygym.runs.progress import live_spending
 from evopolicygym.runs.run_status import has_begun, has_outcome, read_state
 from evopolicygym.suites.file import PlannedRun
-from evopolicygym.suites.folder import SuiteFolder, last_attempt, waiting_reason
+from evopolicygym.suites.folder import Attempt, SuiteFolder, last_attempt, waiting_reason
 
 VERSION: Final = 1
+MAX_TABLE_BYTES: Final = 64 << 20
 PHASES: Final = {
     RunPhase.OPEN: "playing",
     RunPhase.CLOSED: "validating",
     RunPhase.SELECTED: "measuring",
     RunPhase.FINISHED: "finished",
 }
+
+
+WorkPeriod = tuple[float, float | None]
 
 
 class SuiteRunStatus(StrEnum):
@@ -62,7 +68,8 @@ class SuiteRow:
     ``conditions`` says how they differ from the default ones.
     ``best`` is the best train mean so far, ``hidden_left`` the number of hidden episodes until the outcome.
     ``wasted_tokens``, ``wasted_dollars`` and ``wasted_requests`` were spent on attempts that were superseded.
-    ``began_at`` and ``ended_at`` are in seconds since 1970.
+    ``began_at`` and ``ended_at`` are in seconds since 1970, and so are the ``periods`` in which a process worked on the
+    run: begin and end of each, the end None for one that is at work.
     """
 
     run: str
@@ -90,6 +97,7 @@ class SuiteRow:
     attempts: int = 0
     began_at: float | None = None
     ended_at: float | None = None
+    periods: tuple[WorkPeriod, ...] = ()
 
     @property
     def used(self) -> CallTotals:
@@ -155,6 +163,17 @@ def status_json(name: str, rows: Iterable[SuiteRow]) -> dict[str, Any]:
     }
 
 
+def last_left_out(folder: SuiteFolder) -> dict[str, str]:
+    """Return the runs that `suite run --skip-unready` left out last, with the reasons, as suite.json says. The folder
+    may come from another person: what is no such row is ignored."""
+    try:
+        rows = json.loads(read_file(folder.root, folder.table.name, MAX_TABLE_BYTES))["runs"]
+        left_out = {row["run"]: row["reason"] for row in rows if row["status"] == SuiteRunStatus.UNREADY}
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    return {run: reason for run, reason in left_out.items() if isinstance(run, str) and isinstance(reason, str)}
+
+
 def write_status(folder: SuiteFolder, name: str, rows: Iterable[SuiteRow]) -> None:
     write_json(folder.table, status_json(name, rows))
 
@@ -182,6 +201,7 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Sui
         "budget": settings.budget,
         "conditions": conditions_text(settings.text, settings.variant, settings.own_models, settings.feedback),
         "attempts": len(superseded) + has_begun(root),
+        "periods": _periods((), attempt.starts if attempt else (), is_running),
         "wasted_tokens": sum(attempt.tokens or 0.0 for attempt in wasted),
         "wasted_dollars": sum(attempt.dollars or 0.0 for attempt in wasted),
         "wasted_requests": sum(attempt.requests or 0.0 for attempt in wasted),
@@ -197,7 +217,7 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> Sui
         facts |= {"status": SuiteRunStatus.FAILED, "reason": "its folder is a link, which is not followed"}
     elif has_begun(root):
         try:
-            facts |= _progress(root, is_running, attempt.number if attempt else 0)
+            facts |= _progress(root, is_running, attempt)
         except UserError as error:
             facts |= {"status": SuiteRunStatus.FAILED, "reason": error.message}
     return SuiteRow(**facts)
@@ -212,8 +232,8 @@ def _wasted(attempt: Path) -> AgentSpending:
         return spending(())
 
 
-def _progress(root: Path, is_running: bool, starts: int) -> dict[str, Any]:
-    """Return the columns of a run that has begun. ``starts``: how often its process was started."""
+def _progress(root: Path, is_running: bool, attempt: Attempt | None) -> dict[str, Any]:
+    """Return the columns of a run that has begun."""
     state = read_state(root)
     assert state.opened is not None
     judged = [submission.judged for submission in state.submissions.values()]
@@ -231,12 +251,28 @@ def _progress(root: Path, is_running: bool, starts: int) -> dict[str, Any]:
         "requests": used.requests,
         "began_at": state.opened_at.timestamp() if state.opened_at else None,
         "ended_at": state.finished_at.timestamp() if state.finished_at else None,
+        "periods": _periods(state.periods, attempt.starts if attempt else (), is_running),
     }
     if state.suspended and not is_running:
         text = f"{state.suspended.reason}: {state.suspended.text}" if state.suspended.text else state.suspended.reason
-        tries = f" (started {starts} times)" if starts > 1 else ""
+        tries = f" (started {attempt.number} times)" if attempt and attempt.number > 1 else ""
         facts |= {"status": SuiteRunStatus.SUSPENDED, "reason": f"{text}{tries}"}
     return facts | (_outcome(root, state) if has_outcome(root) else {})
+
+
+def _periods(owned: Sequence[Period], starts: Sequence[float], is_running: bool) -> tuple[WorkPeriod, ...]:
+    """Return when processes worked on a run: each from its start to the last line that it wrote to the ledger.
+    ``starts`` are known for the processes that the suite started; others count from when they ``owned`` the run."""
+    periods: list[WorkPeriod] = []
+    ended_at = -math.inf
+    for began, ended in owned:
+        owned_at = began.timestamp()
+        began_at = max((start for start in starts if ended_at <= start <= owned_at), default=owned_at)
+        ended_at = ended.timestamp()
+        periods.append((began_at, ended_at))
+    if is_running and periods and periods[-1][0] >= max(starts, default=0.0):
+        return (*periods[:-1], (periods[-1][0], None))
+    return (*periods, (starts[-1], None)) if is_running and starts else tuple(periods)
 
 
 def _outcome(root: Path, state: RunState) -> dict[str, Any]:

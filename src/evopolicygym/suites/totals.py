@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -17,8 +18,9 @@ LEAST_DONE: Final = 0.05  # runs; with less there is nothing to estimate from
 @dataclass(frozen=True)
 class SuiteTotals:
     """Totals of a suite. ``statuses`` counts runs by status. ``tokens`` and ``dollars`` include attempts that were
-    superseded; None if nothing is reported. ``elapsed_s`` counts from the first run to the last one that ended, or to
-    now while one is running; ``remaining_s`` is an estimate from that, None without anything to go by."""
+    superseded; None if nothing is reported. ``elapsed_s`` is the time in which a run was played, without the time
+    between an interruption and its continuation; ``remaining_s`` is an estimate from that, None without anything to go
+    by."""
 
     runs: int
     scored: int
@@ -53,10 +55,13 @@ def suite_totals(rows: Sequence[SuiteRow], now: float | None = None) -> SuiteTot
 
 
 def _elapsed_s(rows: Sequence[SuiteRow], now: float) -> float:
-    began = [row.began_at for row in rows if row.began_at is not None]
-    is_running = any(row.status == "running" for row in rows)
-    ended = now if is_running else max((row.ended_at for row in rows if row.ended_at is not None), default=now)
-    return max(0.0, ended - min(began)) if began else 0.0
+    """Return the time in which at least one run was played."""
+    periods = sorted((began, now if ended is None else ended) for row in rows for began, ended in row.periods)
+    elapsed_s, played_until = 0.0, -math.inf
+    for began, ended in periods:
+        elapsed_s += max(0.0, ended - max(began, played_until))
+        played_until = max(played_until, ended)
+    return elapsed_s
 
 
 def _share_done(row: SuiteRow) -> float:

@@ -86,10 +86,9 @@ def show_pairs(
         for reason in side.apart:
             print_text(f"not for a common table: {side.label}: {reason}")
     if any(pair.tasks for pair in pairs):
-        tests, overall = pluralize(pairs[0].tests, "difference"), pluralize(pairs[0].pairs, "pair")
-        print_text(
-            f"p (Holm): corrected over all {tests} on tasks above, and over {overall} overall; p and sign test: of one"
-        )
+        tests, overall = pairs[0].tests, pluralize(pairs[0].pairs, "pair")
+        on_tasks = f"all {pluralize(tests, 'difference')} on tasks above, and over " if tests else ""
+        print_text(f"p (Holm): corrected over {on_tasks}{overall} overall; p and sign test are uncorrected")
         print_text(
             f"runs and tasks needed: to find a difference of {effect:g} of the scale with a probability of "
             f"{POWER:.0%}, if the variances are as estimated, and over their 80% intervals{_plan_warning(pairs)}"

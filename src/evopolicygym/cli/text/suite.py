@@ -29,6 +29,7 @@ from evopolicygym.cli.output import (
 )
 from evopolicygym.cli.progress import HEARTBEAT_S, format_duration, plain_line, progress_lines
 from evopolicygym.cli.text.suite_matrix import totals_status
+from evopolicygym.judge.submission import BUDGET_SPENT
 from evopolicygym.printable import one_line
 from evopolicygym.suites.estimate import CostEstimate, SuiteEstimate
 from evopolicygym.suites.preflight import CheckKind, PreflightReport
@@ -98,6 +99,7 @@ def show_estimate(name: str, estimate: SuiteEstimate, variants: Sequence[Variant
             )
             for cost in (*estimate.agents, estimate.total)
         ],
+        optional=("done", "core-hours at most", "runs"),  # an estimate of dollars never goes without its basis
     )
     if set(variants) - {Variant.PLAIN}:
         counts = ", ".join(f"{variant} {number}" for variant, number in Counter(variants).items())
@@ -148,7 +150,7 @@ def status_table(
 
 def _reason_lines(rows: Sequence[SuiteRow], width: int) -> list[str]:
     """Return the reasons of the most important rows, each once."""
-    reasons = dict.fromkeys(f"{row.agent}: {_reason(row)}" for row in sorted(rows, key=_importance) if row.reason)
+    reasons = dict.fromkeys(f"{row.agent}: {_reason(row)}" for row in sorted(rows, key=_importance) if _reason(row))
     return [line for reason in reasons for line in textwrap.wrap(one_line(reason), width)][:REASON_LINES]
 
 
@@ -219,6 +221,8 @@ def _one_line(cells: tuple[str, ...]) -> tuple[str, ...]:
 
 def _reason(row: SuiteRow) -> str:
     """Return the reason in one line. What a waiting run advises is for its own terminal: a suite needs the cause."""
+    if row.is_over and row.reason == BUDGET_SPENT:
+        return ""  # as every run should end
     reason = " ".join((row.reason or "").split())
     return reason.partition(". ")[0] if row.status is SuiteRunStatus.RUNNING else reason
 
@@ -268,6 +272,6 @@ class LinesOfChanges:
         if step == last_step and (has_waited or not waits):
             return False
         score = f", score {row.score:.6g}" if row.score is not None else ""
-        why = f": {_reason(row)}" if row.reason else ""
+        why = f": {reason}" if (reason := _reason(row)) else ""
         stderr.print(f"{row.run}: {_status(row)}, {row.charged}/{row.budget} episodes{score}{why}")
         return True

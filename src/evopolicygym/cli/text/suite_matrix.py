@@ -68,9 +68,12 @@ def matrix_lines(name: str, rows: Sequence[SuiteRow], width: int) -> list[str]:
     cells = _cells(rows)
     tasks = list(dict.fromkeys(task for task, _ in cells))
     agents = list(dict.fromkeys(agent for _, agent in cells))
-    cell = max(map(len, (*cells.values(), *(agent[:CELL_COLUMNS] for agent in agents))), default=1)
-    first = min(max(map(len, tasks), default=0), max(LEAST_TASK, min(TASK_COLUMNS, width - 5 * (cell + GAP))))
-    first = max(map(len, tasks)) if width >= WIDE else first
+    first = max(map(len, tasks), default=0)
+    cell = max(map(len, (*cells.values(), *agents)), default=1)
+    if first + len(agents) * (cell + GAP) > width:
+        cell = max(map(len, (*cells.values(), *(agent[:CELL_COLUMNS] for agent in agents))), default=1)
+        if width < WIDE:
+            first = min(first, max(LEAST_TASK, min(TASK_COLUMNS, width - 5 * (cell + GAP))))
     names = _short_names(agents, cell)
     per_block = max(1, (width - first) // (cell + GAP))
     for start in range(0, len(agents), per_block):

@@ -26,8 +26,7 @@ from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
 from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply
 from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage
-from evopolicygym.errors import FULL, UserError
-from evopolicygym.files import is_shortage
+from evopolicygym.errors import TEMPORARY, UserError
 from evopolicygym.runs.agent.limits import TurnProgress
 from evopolicygym.runs.agent.output import (
     STDERR_LIMIT,
@@ -322,7 +321,7 @@ class JsonLinesAgent:
 def start_failure(is_first: bool, error: OSError | UserError) -> TurnFailure:
     """Return the failure of a turn whose program cannot be started again: the agent has spoilt its HOME or workspace.
     Raise the error if it is not the agent's doing: at the first start, or for want of resources."""
-    if is_first or is_shortage(error) or (isinstance(error, OSError) and error.errno in FULL):
+    if is_first or (isinstance(error, OSError) and error.errno in TEMPORARY):
         raise error
     return TurnFailure(FailureKind.CLIENT, f"it cannot be started again: {error}")
 

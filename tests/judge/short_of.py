@@ -1,8 +1,10 @@
-"""Serve and score a run on a small disk that fills up twice. Prints what was answered, one JSON value a line."""
+"""Serve and score a run that twice has no disk space or no memory left. Prints what was answered, one JSON value a
+line."""
 
 from __future__ import annotations
 
 import json
+import resource
 import sys
 import threading
 import time
@@ -13,14 +15,36 @@ from pathlib import Path
 
 import evopolicygym
 
-DISK = Path(sys.argv[1])
+FOLDER, SHORTAGE = Path(sys.argv[1]), sys.argv[2]
+MEMORY = resource.getrlimit(resource.RLIMIT_AS)
 POLICY = "class Policy:\n def __init__(self, *_): ...\n def reset(self, _): ...\n def act(self, obs): return 0\n"
 
 
-def fill() -> None:
-    with open(DISK / "filler", "wb", buffering=0) as file, suppress(OSError):
+def begin_shortage() -> None:
+    """Fill the disk, which is small, or allow this process no more memory than it has."""
+    if SHORTAGE == "memory":
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize(), MEMORY[1]))
+        return
+    with open(FOLDER / "filler", "wb", buffering=0) as file, suppress(OSError):
         while file.write(b"x" * 4096):
             pass
+
+
+def end_shortage() -> None:
+    if SHORTAGE == "memory":
+        resource.setrlimit(resource.RLIMIT_AS, MEMORY)
+    else:
+        (FOLDER / "filler").unlink()
+
+
+def end_shortage_once_paused(served: evopolicygym.ServedRun) -> None:
+    is_paused = False
+    while not is_paused:
+        with suppress(MemoryError):
+            is_paused = served.progress.doing.startswith("paused")
+        time.sleep(0.05)
+    end_shortage()
 
 
 def submit(url: str) -> int:
@@ -33,18 +57,18 @@ def submit(url: str) -> int:
 
 
 small = {"budget": 4, "validation_cases": 2, "heldout_cases": 2, "seeds": "paper", "jobs": 1}
-with evopolicygym.serve("core16/acrobot", DISK / "run", **small) as served:
+with evopolicygym.serve("core16/acrobot", FOLDER / "run", **small) as served:
     served.workspace.policy.write_text(POLICY)
     print(json.dumps([submit(served.api), served.remaining]))
-    fill()
+    begin_shortage()
     print(json.dumps([submit(served.api), served.remaining]))
     print(json.dumps([submit(served.api), served.remaining]))
     print(json.dumps(served.progress.doing))
-    (DISK / "filler").unlink()
+    end_shortage()
     deadline = time.monotonic() + 60
     while served.progress.doing.startswith("paused") and time.monotonic() < deadline:
         time.sleep(0.1)
     print(json.dumps([submit(served.api), served.remaining]))
-    fill()
-    threading.Timer(1.5, (DISK / "filler").unlink).start()
+    threading.Thread(target=end_shortage_once_paused, args=[served]).start()
+    begin_shortage()
     print(json.dumps(served.finish().outcome))
