@@ -19,6 +19,7 @@ from evopolicygym.analysis.scores import unfinished_reason
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
 from evopolicygym.printable import one_line
+from evopolicygym.record_types import MAX_RETURN
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import MAX_BYTES, CheckpointRecord, Code, Result, RunRecord, RunStatus, load
 
@@ -26,7 +27,6 @@ LAYOUT: Final = RunPaths(Path())
 RUN_FILES: Final = (LAYOUT.record.name, LAYOUT.ledger.name)
 AGENT_FOLDERS: Final = (LAYOUT.checkpoints.name, LAYOUT.workspace.name)
 MAX_DEPTH: Final = 32  # of the search for run folders
-MAX_RETURN: Final = 1e60  # the variance of a variance needs its fourth power, which must be finite
 MAX_TOTAL_BYTES: Final = 1 << 30  # of the records of a collection, which are in memory together
 SUPERSEDED: Final = "superseded"  # folder of a suite's repeated attempts: kept as evidence, never scored
 REASON_CHARACTERS: Final = 300
