@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from evopolicygym.analysis.edits.code_reader import code_facts
+from evopolicygym.analysis.edits.code_reader import SourceReader
 from evopolicygym.analysis.scores import unfinished_reason
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
@@ -253,13 +253,14 @@ def open_run(folder: Path) -> RunFolder | Skipped:
 
 def _code(folder: Path, run: RunRecord) -> Iterator[tuple[str, Code]]:
     """Yield the code of validated checkpoints: as recorded, else read from the checkpoint's folder."""
+    reader = SourceReader()
     for checkpoint in run.checkpoints:
         if checkpoint.validation is not None:
-            yield checkpoint.hash, checkpoint.code or _read_code(folder, checkpoint)
+            yield checkpoint.hash, checkpoint.code or _read_code(reader, folder, checkpoint)
 
 
-def _read_code(folder: Path, checkpoint: CheckpointRecord) -> Code:
+def _read_code(reader: SourceReader, folder: Path, checkpoint: CheckpointRecord) -> Code:
     stored = str(LAYOUT.checkpoints / checkpoint.hash)
     if not is_folder(folder, stored):
         raise _BrokenFolder(f"checkpoint {checkpoint.hash[:12]} has neither recorded code nor a folder")
-    return code_facts(folder / stored)
+    return reader.read(folder / stored)
