@@ -10,6 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -140,14 +141,20 @@ def by_conditions(diagnoses: Sequence[Diagnosis]) -> dict[str, list[Diagnosis]]:
     same_words: dict[str, list[list[Diagnosis]]] = defaultdict(list)
     for group in groups:
         same_words[group[0].summary.conditions or DEFAULT_CONDITIONS].append(group)
-    return {_name(group, words, others): group for words, others in same_words.items() for group in others}
+    named: dict[str, list[Diagnosis]] = {}
+    for words, others in same_words.items():
+        for group in others:
+            name = _name(group, words, others)
+            numbered = (f"{name} #{number}" for number in count(2))  # 1 and "1" of a forged record read the same
+            named[name if name not in named else next(other for other in numbered if other not in named)] = group
+    return named
 
 
 def _split_by_id(runs: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
     """Yield groups with one comparable_id per task each; the most frequent ones of every task come first."""
-    count = Counter((run.summary.task, run.summary.comparable_id) for run in runs)
+    times = Counter((run.summary.task, run.summary.comparable_id) for run in runs)
     ids: dict[str, list[str]] = defaultdict(list)
-    for task, comparable_id in sorted(count, key=lambda key: (-count[key], key)):
+    for task, comparable_id in sorted(times, key=lambda key: (-times[key], key)):
         ids[task].append(comparable_id)
     place = {(task, name): i for task, names in ids.items() for i, name in enumerate(names)}
     for number in range(max(map(len, ids.values()))):
