@@ -87,7 +87,9 @@ FORGED: dict[str, Forge] = {
     "no key of it": lambda facts: under(facts, {"name": "shifted", "shift": "s-0"}),
     "no shift of it": lambda facts: under(facts, {"name": "shifted", "key": "0" * 64}),
     "no disguise of it": lambda facts: under(facts, {"name": "disguised", "key": "0" * 64}, text="blind"),
-    "its scale is empty": lambda facts: generated(facts, "novel/control-1", 2.0, 2.0),
+    "cannot be computed with: 2.0 to 2.0": lambda facts: generated(facts, "novel/control-1", 2.0, 2.0),
+    "cannot be computed with: 0.0 to 5e-324": lambda facts: generated(facts, "novel/control-1", 0.0, 5e-324),
+    "cannot be computed with: -1e.308 to 1e.308": lambda facts: generated(facts, "novel/control-1", -1e308, 1e308),
     "and its scale go together": lambda facts: generated(facts, "core16/acrobot", -500.0, -400.0),
     "heldout_cases is not the number": lambda facts: with_cases(facts, 31),
     "heldout_cases is 0": lambda facts: without_score(facts, 0),
@@ -112,6 +114,30 @@ FORGED: dict[str, Forge] = {
     "one return, length and error": lambda facts: facts["outcome"]["heldout"]["lengths"].pop(),
     "failure_return is not": lambda facts: facts["task"].update(failure_return=1e9),
 }
+
+
+BEYOND: dict[str, Forge] = {
+    "times.opened: .*the year 1 ": lambda facts: facts["times"].update(opened="0001-01-01T00:00:00+14:00"),
+    "submissions.0.judged_at: .*the year 9999 ": lambda facts: facts["submissions"][0].update(
+        judged_at="9999-12-31T23:59:59-12:00"
+    ),
+    "turns.0.wall_s": lambda facts: facts["turns"][0].update(wall_s=1e308),
+    "times.train_s": lambda facts: facts["times"].update(train_s=-1e308),
+}
+
+
+@pytest.mark.parametrize("problem", BEYOND)
+def test_times_that_no_reader_can_compute_with_are_refused(tmp_path, problem):
+    """The first year cannot be converted to another time zone, and the sum of two such durations is no number."""
+    facts = json.loads(SAMPLE.read_text())
+    BEYOND[problem](facts)
+    (tmp_path / "run.json").write_text(json.dumps(facts))
+    with pytest.raises(UserError, match=f"is not a run record of version 1: {problem}"):
+        load(tmp_path)
+    facts = json.loads(SAMPLE.read_text())
+    facts["times"] |= {"opened": "0002-01-01T00:00:00+14:00", "train_s": 1e12}
+    (tmp_path / "run.json").write_text(json.dumps(facts))
+    assert load(tmp_path).times.train_s == 1e12, "control"
 
 
 @pytest.mark.parametrize("problem", FORGED)

@@ -7,12 +7,13 @@ files are read, and never more than a bound. Standard library only, because limi
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
 from itertools import islice
@@ -81,6 +82,21 @@ def list_files(root: Path, name: str, at_most: int, depth: int) -> list[str]:
     with open_folder(root, name) as folder:
         _list(folder, "", at_most, depth, paths)
     return sorted(paths)
+
+
+def file_digests(root: Path, names: Iterable[str], at_most: int) -> dict[str, str | None]:
+    """Hash files below ``root`` until ``at_most`` bytes were read in all; the others, and what cannot be read, have
+    none. Files without content on the disk (sparse ones) count with their size: reading them takes as long."""
+    digests: dict[str, str | None] = {}
+    remaining = at_most
+    for name in names:
+        try:
+            data = read_file(root, name, remaining)
+            remaining -= len(data)
+            digests[name] = hashlib.sha256(data).hexdigest()
+        except OSError:
+            digests[name] = None
+    return digests
 
 
 def _list(folder: int, prefix: str, at_most: int, depth: int, paths: list[str]) -> None:

@@ -18,6 +18,8 @@ ABSENT: Final = "absent"  # level of the agent of a policy that was entered
 ENTERED: Final = "policy_entered"  # why such a run was closed
 GENERATED: Final = "novel/"  # ids of generated tasks
 VARIANT_HASHES: Final = {"plain": (), "disguised": ("key", "disguise"), "shifted": ("key", "shift")}
+SMALLEST_SCALE: Final = 1e-9  # of a scale, as a share of its ends
+LARGEST_SCALE: Final = 1e60  # of its ends
 CONDITIONS: Final = {"text": "full", "own_models": "allowed", "feedback": "trajectory"}  # of old records, left unsaid
 
 
@@ -124,9 +126,15 @@ def _wrong_scale(run: RunRecord) -> str | None:
         return "a generated task, its hash and its scale go together, but it does not have all or none of them"
     if scale and facts.get("env_options") != _drawn(scale):
         return "scale is not the one in its fingerprint"
-    if scale and not scale.low < scale.high:
-        return f"its scale is empty: {scale.low} to {scale.high}"
+    if scale and not is_scale(scale.low, scale.high):
+        return f"its scale cannot be computed with: {scale.low} to {scale.high}"
     return None
+
+
+def is_scale(low: float, high: float) -> bool:
+    """Return whether scores can be normalised by these ends: a normalised score must be a number, and its powers."""
+    size = max(1.0, abs(low), abs(high))
+    return size <= LARGEST_SCALE and high - low >= SMALLEST_SCALE * size
 
 
 def _drawn(scale: TaskScale) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from datetime import MAXYEAR, MINYEAR, datetime
 from typing import Annotated, Any, Final
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 MAX_DEPTH: Final = 16  # of tables without declared keys
 LARGEST: Final = 2**63
+MAX_RETURN: Final = 1e60  # the variance of a variance needs its fourth power, which must be finite
+MAX_SECONDS: Final = 1e12  # sums of them stay finite
 
 
 def _bounded(value: Any, depth: int = 0) -> Any:
@@ -23,12 +26,21 @@ def _bounded(value: Any, depth: int = 0) -> Any:
     return value
 
 
+def _convertible(moment: datetime) -> datetime:
+    """Check that a time can be converted to any time zone: at the ends of the calendar that is an error."""
+    if not MINYEAR < moment.year < MAXYEAR:
+        raise ValueError(f"the year {moment.year} is none that a run can be of")
+    return moment
+
+
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 ShortText = Annotated[str, StringConstraints(max_length=200)]
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Whole = Annotated[int, Field(ge=-LARGEST, lt=LARGEST)]
 SubmissionNumber = Annotated[int, Field(ge=1, le=1_000_000)]
 Cases = Annotated[int, Field(ge=0, le=100_000)]
+Seconds = Annotated[float, Field(ge=-MAX_SECONDS, le=MAX_SECONDS)]
+Moment = Annotated[AwareDatetime, AfterValidator(_convertible)]
 Undeclared = Annotated[dict[str, Any], AfterValidator(_bounded)]
 
 

@@ -11,14 +11,24 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
 from evopolicygym.json_schema import publish
 from evopolicygym.printable import one_line
 from evopolicygym.record_checks import contradiction
-from evopolicygym.record_types import Cases, Count, Hash, RecordModel, SubmissionNumber, Undeclared, Whole
+from evopolicygym.record_types import (
+    Cases,
+    Count,
+    Hash,
+    Moment,
+    RecordModel,
+    Seconds,
+    SubmissionNumber,
+    Undeclared,
+    Whole,
+)
 
 VERSION: Final = 1
 NAME: Final = "run.json"
@@ -186,13 +196,13 @@ class SubmissionRecord(RecordModel):
     checkpoint: Hash
     cases: list[Count]
     charged: Count
-    charged_at: AwareDatetime
-    judged_at: AwareDatetime | None
+    charged_at: Moment
+    judged_at: Moment | None
     verdict: str | None
     refunded: bool
     train: Result | None
     clipped_actions: Count
-    wall_s: float | None
+    wall_s: Seconds | None
 
 
 class TurnRecord(RecordModel):
@@ -202,7 +212,7 @@ class TurnRecord(RecordModel):
     gateway says of its calls, null without it."""
 
     exit_code: Whole | None
-    wall_s: float
+    wall_s: Seconds
     submissions: Count
     failure: str | None
     stop: bool
@@ -222,7 +232,7 @@ class Suspension(RecordModel):
     """Why a run is suspended, since when, and the last error of the agent's client. `run --resume` continues it."""
 
     reason: str
-    since: AwareDatetime
+    since: Moment
     message: str
 
 
@@ -294,12 +304,12 @@ class Outcome(RecordModel):
 
 
 class Times(RecordModel):
-    opened: AwareDatetime
-    closed: AwareDatetime | None
-    finished: AwareDatetime | None
+    opened: Moment
+    closed: Moment | None
+    finished: Moment | None
     closed_because: str | None
-    train_s: float
-    hidden_s: float
+    train_s: Seconds
+    hidden_s: Seconds
 
 
 class ImportedFrom(RecordModel):

@@ -6,12 +6,16 @@ import csv
 import io
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 from run_folders import source, write_run
 
 from command_server import run_command
 from evopolicygym import analyze
+from evopolicygym.analysis.analyze import by_conditions
+from evopolicygym.analysis.diagnostics import diagnose
+from evopolicygym.analysis.loading import open_run
 from evopolicygym.analysis.stats.estimates import Interval
 
 STEPS = [
@@ -123,3 +127,14 @@ def test_names_from_elsewhere_do_not_steer_the_terminal(tmp_path):
 
 def test_several_folders(runs):
     assert len(json.loads(run(runs / "one", runs / "two", "--json").stdout)["runs"]) == 2
+
+
+def test_groups_whose_conditions_read_the_same_stay_apart(tmp_path):
+    """The protocol of a forged record can be the number 1, not the text: no run may fall out of the tables."""
+    diagnoses = []
+    for name, protocol in (("one", "1"), ("two", 1), ("three", None), ("four", "None"), ("five", "1")):
+        diagnosis = diagnose(open_run(write_run(tmp_path / name, STEPS[:2]).folder))
+        diagnoses.append(replace(diagnosis, board=diagnosis.board | {"protocol": protocol}))
+    groups = by_conditions(diagnoses)
+    assert sorted(map(len, groups.values())) == [1, 1, 1, 2], "equal ones are one group"
+    assert len(groups) == 4

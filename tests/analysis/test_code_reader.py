@@ -8,9 +8,9 @@ from run_folders import source, write_checkpoint, write_run
 from evopolicygym.analysis import limited_process
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits import code_reader
-from evopolicygym.analysis.edits.code_reader import code_facts
+from evopolicygym.analysis.edits.code_reader import MAX_FAILURES, SourceReader, code_facts
 from evopolicygym.analysis.edits.code_reader_child import read_code
-from evopolicygym.analysis.edits.kinds import EditKind
+from evopolicygym.analysis.edits.kinds import EditKind, read_lines
 from evopolicygym.analysis.loading import open_run
 from evopolicygym.run_record import Code
 
@@ -102,3 +102,28 @@ def test_an_edit_of_unreadable_source_is_not_classified(tmp_path):
         EditKind.RETEST,
     ]
     assert run.edits[EditKind.UNKNOWN].n == 2
+
+
+def test_after_some_failures_the_rest_of_a_run_is_not_parsed(tmp_path, monkeypatch):
+    """Each may take all of its CPU time, and a run of others may have thousands."""
+    mark, whole = tmp_path / "mark", limited_process.CODE
+    reader, folder = SourceReader(), checkpoint(tmp_path, policy="x = 1")
+    monkeypatch.setattr(limited_process, "CODE", f"open({str(mark)!r}, 'a').write('x')\nraise SystemExit(3)")
+    errors = [reader.read(folder).error for _ in range(MAX_FAILURES - 1)]
+    monkeypatch.setattr(limited_process, "CODE", whole)
+    assert reader.read(folder).error is None, "control: still read"
+    monkeypatch.setattr(limited_process, "CODE", f"open({str(mark)!r}, 'a').write('x')\nraise SystemExit(3)")
+    errors += [reader.read(folder).error for _ in range(4)]
+    assert len(mark.read_text()) == MAX_FAILURES
+    assert [str(error).startswith("not read") for error in errors] == [False] * MAX_FAILURES + [True] * 3
+
+
+def test_files_that_a_forged_record_names_are_read_with_a_bound(tmp_path):
+    """Files without content on the disk take as long to read as others."""
+    names = [f"f{number}.py" for number in range(40)]
+    for name in names:
+        with (tmp_path / name).open("wb") as file:
+            file.truncate(2 << 20)
+    assert read_lines(tmp_path, names) is None
+    few = read_lines(tmp_path, names[:2] * 1_000)
+    assert few and list(few) == names[:2], "control"

@@ -89,6 +89,20 @@ def test_a_label_of_an_unknown_entrant_is_an_error_that_lists_the_entrants():
     assert "mine" in (refused.value.remedy or "")
 
 
+@pytest.mark.parametrize("label", ["random policy", "Random\u2003Policy", "by hand", "GPT-5.5 (paper)"])
+def test_a_label_is_never_that_of_an_anchor_or_a_published_row(label):
+    assert names(run_of("mine"), run_of("other"), mine=label) == [f"{' '.join(label.split())} (runs)", "other"]
+
+
+def test_a_label_is_cleaned_like_a_name():
+    """Two labels that look the same are the same, and none takes a million letters."""
+    (long,) = names(run_of("mine"), mine="x" * 1_000_000)
+    assert len(long) < 300
+    assert names(run_of("mine"), mine="a\u200bb\n\tc") == ["a\\u200bb c"]
+    first, second = names(run_of("first"), run_of("second", model="x"), first="one two", second="one\u00a0\ntwo")
+    assert {first, second} == {"one two [a]", "one two [b]"}
+
+
 def test_boards_use_the_names_and_ids_do_not_depend_on_them():
     made = leaderboard([run_of("mine"), run_of("yours")], [])
     assert [row.entrant for row in made.boards[0].tasks[0].rows] == ["mine", "yours"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+
 import pytest
 from synthetic_records import synthetic_run
 
@@ -52,4 +55,35 @@ def test_the_leaderboard_has_a_row_for_each_entrant_and_algorithm():
 def test_a_folder_without_curves_is_refused(tmp_path):
     with pytest.raises(UserError, match="there is no learning curve"):
         curve_records([tmp_path])
+    with pytest.raises(UserError, match="there is no learning curve"):
+        curve_records([tmp_path / "nothing"])
     assert curve_records(()) == [*stored_curves()]
+
+
+def test_a_folder_of_a_stranger_is_searched_with_bounds(tmp_path):
+    """Folders nested deeper than a function may call itself; links; files that are too large together."""
+    below = tmp_path / "a" / "b"
+    below.mkdir(parents=True)
+    (below / "one.curve.json").write_text(CURVES[0].model_dump_json())
+    assert curve_records([tmp_path])[0] == CURVES[0], "control"
+    (tmp_path / "linked.curve.json").symlink_to(below / "one.curve.json")
+    with pytest.raises(UserError, match="a link, which is not followed"):
+        curve_records([tmp_path])
+    (tmp_path / "linked.curve.json").unlink()
+    for number in range(17):
+        with (tmp_path / f"{number}.curve.json").open("wb") as file:
+            file.truncate(16 << 20)
+    with pytest.raises(UserError, match="bytes together"):
+        curve_records([tmp_path])
+    here = os.open(below, os.O_RDONLY)
+    for _ in range(1_100):
+        os.mkdir("d", dir_fd=here)
+        inner = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    try:
+        with pytest.raises(UserError, match="nested too deep"):
+            curve_records([tmp_path])
+    finally:
+        subprocess.run(["rm", "-rf", str(below)], check=True)  # deeper than Python can remove

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from run_folders import Step, source, write_run
 
 from command_server import run_command
 from evopolicygym.analysis.diagnostics import diagnose
-from evopolicygym.analysis.feedback_to_edit import Weakness, describe_feedback, opened_cases
+from evopolicygym.analysis.feedback_to_edit import MAX_PATTERNS, Weakness, describe_feedback, opened_cases
 from evopolicygym.analysis.loading import open_run
 
 
@@ -96,6 +97,43 @@ def test_opened_episodes_are_cases(tmp_path):
     submission = open_run(written.folder).run.submissions[0]
     assert opened_cases(submission, ["*/episodes/ep_00[01]/trajectory.jsonl"]) == (4, 6)
     assert opened_cases(submission, ["submit_002/episodes/ep_000/error.txt", "submit_001/summary.json"]) == ()
+
+
+class CountedCase(int):
+    """A number of a case that counts how often cases are compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountedCase.compared += 1
+        return int.__eq__(self, other)
+
+    __hash__ = int.__hash__
+
+
+def test_the_work_grows_with_the_number_of_cases_and_not_with_its_square(tmp_path):
+    """A record of others may hold millions of cases."""
+    number = 3_000
+    steps = [step(f"a = {place}", range(number), [float(case % 7) for case in range(number)]) for place in (1, 2)]
+    opened = open_run(write_run(tmp_path / "run", steps, budget=2 * number).folder)
+    submissions = [
+        made.model_copy(update={"cases": [CountedCase(case + 100_000) for case in range(number)]})
+        for made in opened.run.submissions
+    ]
+    run = opened.run.model_copy(update={"submissions": submissions})
+    CountedCase.compared = 0
+    (edit,) = diagnose(replace(opened, run=run)).feedback.edits
+    assert len(edit.repeated) + len(edit.others) == number
+    assert CountedCase.compared < 40 * number
+
+
+def test_patterns_beyond_a_bound_are_left_out(tmp_path):
+    """Each pattern is compiled, and an agent can print millions of them. Plain names are all found."""
+    run = open_run(write_run(tmp_path / "run", [step("a = 1", [4, 6], [0.0, 1.0])]).folder).run
+    other = [f"submit_001/episodes/x{number}*/a" for number in range(MAX_PATTERNS)]
+    assert opened_cases(run.submissions[0], [*other, "submit_001/episodes/ep_001/a"]) == (6,)
+    assert opened_cases(run.submissions[0], [*other, "submit_001/episodes/ep_*/a"]) == ()
+    assert opened_cases(run.submissions[0], [*other[1:], "submit_001/episodes/ep_*/a"]) == (4, 6), "control"
 
 
 def test_analyze_prints_each_edit(tmp_path):

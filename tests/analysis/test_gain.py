@@ -150,6 +150,14 @@ def test_a_selected_submission_below_the_random_policy_has_no_share():
     assert found.gain.interval is None  # equal differences on four cases are no proof
 
 
+def test_a_selected_submission_at_the_lower_end_has_no_share():
+    """Up to rounding: the quotient of a large gain and a tiny number is no number."""
+    assert LOW + 1e-12 > LOW
+    tiny = Made("a", (LOW + 1e-12,) * 2, (LOW + 1e-12,) * 4)
+    found = run_gain(run_of(Made("b", (LOW - 3.0,) * 2, (LOW - 3.0,) * 4), tiny, selected=2)).heldout
+    assert found and found.share is None
+
+
 def test_a_learning_curve_from_zero():
     half, best = LOW + UNIT / 2, LOW + UNIT
     curve = learning_curve(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 from synthetic_records import synthetic_run
@@ -91,7 +92,7 @@ def test_files_that_do_not_fit_are_refused(tmp_path, folder):
     with pytest.raises(UserError, match=r"fit none of the runs: .*sources"):
         anchor_files([foreign], [changed])
     foreign.write_text(dump(file_of("core16/acrobot")).replace("[0.0,2.0]", "[0.0]"))
-    with pytest.raises(UserError, match=r"foreign.json is not a file of anchors.*2 finite returns"):
+    with pytest.raises(UserError, match=r"foreign.json is not a file of anchors.*2 returns within bounds"):
         anchor_files([foreign], [plain])
     bare = json.loads(dump(file_of("core16/acrobot")))
     bare["tasks"]["core16/acrobot"]["fingerprint"] = {}
@@ -104,6 +105,41 @@ def test_files_that_do_not_fit_are_refused(tmp_path, folder):
     (folder / "broken.json").write_text("{}")
     with pytest.raises(UserError, match=r"broken.json is not a file of anchors"):
         anchor_files((), [plain])
+
+
+@pytest.mark.parametrize("value", ["1e308", "-1e61"])
+def test_returns_beyond_bounds_are_refused(tmp_path, value):
+    """The sum of 1e308 and 1e308 is no number."""
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text(dump(file_of("core16/acrobot")).replace("[0.0,2.0]", f"[{value},{value}]"))
+    with pytest.raises(UserError, match="returns within bounds"):
+        anchor_files([foreign], [synthetic_run(facts=MEASURED)])
+    foreign.write_text(dump(file_of("core16/acrobot")).replace("[0.0,2.0]", "[1e59,1e59]"))
+    assert anchor_files([foreign], [synthetic_run(facts=MEASURED)]), "control"
+
+
+def test_a_file_of_a_stranger_is_read_with_bounds(tmp_path):
+    """Neither a pipe, which would never end, nor a file of a terabyte, nor a name of a million letters in a message."""
+    foreign = tmp_path / "foreign.json"
+    os.mkfifo(foreign)
+    with pytest.raises(UserError, match="not a plain file"):
+        anchor_files([foreign], [])
+    foreign.unlink()
+    foreign.touch()
+    os.truncate(foreign, 1 << 40)
+    with pytest.raises(UserError, match="larger than"):
+        anchor_files([foreign], [])
+    for facts in ({"env": "x" * 1_000_000}, {"y" * 1_000_000: 1}):
+        anchors = file_of("core16/acrobot").tasks["core16/acrobot"]
+        changed = anchors.model_copy(update={"fingerprint": anchors.fingerprint | facts})
+        foreign.write_text(dump(file_of("core16/acrobot").model_copy(update={"tasks": {"core16/acrobot": changed}})))
+        with pytest.raises(UserError, match="fit none of the runs") as refused:
+            anchor_files([foreign], [synthetic_run(facts=MEASURED)])
+        assert len(str(refused.value)) < 2_000
+    foreign.write_text(dump(file_of("z" * 1_000_000)))
+    with pytest.raises(UserError, match="fit none of the runs: it has zzz") as refused:
+        anchor_files([foreign], [synthetic_run(facts=MEASURED)])
+    assert len(str(refused.value)) < 2_000
 
 
 def test_measuring_is_refused_before_anything_is_played(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 import evopolicygym
 from conftest import TESTS
 from evopolicygym.report.board_charts import performance_profiles
+from evopolicygym.report.svg import fit_axis
 from evopolicygym.report.text import number
 
 BAND = "fill-opacity"
@@ -27,3 +28,13 @@ def test_profiles_of_few_tasks_have_no_bands():
 )
 def test_numbers_are_written_out_as_far_as_they_can_be_read(value, text):
     assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    "values", [(1e-322, 1.1e-322), (0.0, 5e-324), (5e-324, 1e-323), (1e60, -1e60), (1.0, 1.0000000000000002), (3.0,)]
+)
+def test_an_axis_of_any_returns_has_a_few_ticks(values):
+    """Records of others may hold numbers so small that their difference cannot be divided."""
+    axis = fit_axis(values, 0.0, 100.0)
+    assert 2 <= len(axis.ticks()) <= 20
+    assert all(0.0 <= axis(value) <= 100.0 for value in values)

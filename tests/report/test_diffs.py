@@ -79,3 +79,15 @@ def test_the_policy_comes_first(tmp_path):
     for name in ("a.py", "policy.py"):
         (tmp_path / name).write_text("x = 1\n")
     assert diff({}, read_tree(tmp_path)).lines[1].text == "+++ policy.py"
+
+
+def test_hashing_is_bounded_over_all_files(tmp_path):
+    """A stranger's checkpoint may hold thousands of large files that take no room on the disk."""
+    (tmp_path / "checkpoint").mkdir()
+    (tmp_path / "checkpoint" / "a.txt").write_text("control")
+    for number in range(4):
+        with (tmp_path / "checkpoint" / f"file{number}").open("wb") as file:
+            file.truncate(40 << 20)
+    tree = read_tree(tmp_path / "checkpoint")
+    assert tree and len(tree) == 5
+    assert [file.path for file in tree.values() if file.digest] == ["a.txt", "file0"]

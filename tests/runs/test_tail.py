@@ -94,6 +94,14 @@ def test_lines_of_a_hostile_ledger_are_notes(run, text):
     assert set(kinds(RunTail(run).new_events())) <= {"note"}
 
 
+def test_a_file_of_blank_lines_is_no_ledger(run):
+    """Each would be a note: a few megabytes would print gigabytes."""
+    (run / "ledger.jsonl").write_bytes(b"\n" * 100_000)
+    events = follow_run(run, follow=False)
+    with pytest.raises(UserError, match="more than 100 lines"):
+        list(events)
+
+
 def test_a_mean_of_no_episodes_is_a_note(run):
     lines = [json.loads(line) for line in (run / "ledger.jsonl").read_bytes().splitlines()]
     for line in lines:

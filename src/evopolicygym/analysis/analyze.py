@@ -10,6 +10,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -141,13 +142,19 @@ def by_conditions(diagnoses: Sequence[Diagnosis]) -> dict[str, list[Diagnosis]]:
     same_words: dict[str, list[list[Diagnosis]]] = defaultdict(list)
     for group in groups:
         same_words[group[0].summary.conditions or DEFAULT_CONDITIONS].append(group)
-    return {_name(group, words, others): group for words, others in same_words.items() for group in others}
+    named: dict[str, list[Diagnosis]] = {}
+    for words, others in same_words.items():
+        for group in others:
+            name = _name(group, words, others)
+            numbered = (f"{name} #{number}" for number in count(2))  # 1 and "1" of a forged record read the same
+            named[name if name not in named else next(other for other in numbered if other not in named)] = group
+    return named
 
 
 def _split_by_id(runs: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
     """Yield groups with one comparable_id per task each, as boards have them."""
-    count = Counter(run.same_id for run in runs)
-    for chosen in split_by_id(replace(group, runs=number) for group, number in count.items()):
+    times = Counter(run.same_id for run in runs)
+    for chosen in split_by_id(replace(group, runs=number) for group, number in times.items()):
         yield [run for run in runs if (run.same_id.task, run.same_id.comparable_id) in chosen]
 
 

@@ -76,7 +76,7 @@ class EntrantNames:
 
 def run_author(run: RunRecord) -> RunAuthor:
     """Return who played a run. Blanks of its name are plain ones: others look the same."""
-    name = _short(one_line(" ".join(run.name.split()))) if run.name and run.name.strip() else None
+    name = _given_name(run.name) if run.name and run.name.strip() else None
     if run.agent is None:
         return RunAuthor(name, ENTERED if run.entered else BY_HAND, is_agent=False)
     model = (("model", _short(one_line(run.agent.model))),) if run.agent.model else ()
@@ -85,6 +85,11 @@ def run_author(run: RunRecord) -> RunAuthor:
     if rest := recorded[MOST_SETTINGS:]:
         settings.append((f"{len(rest)} more", hashlib.sha256(repr(rest).encode()).hexdigest()[:HASH_DIGITS]))
     return RunAuthor(name, _short(one_line(run.agent.name)), (*model, *settings), None if model else _served_model(run))
+
+
+def _given_name(text: str) -> str:
+    """Return a name or label as it is shown: blanks are plain ones, and what cannot be seen is escaped."""
+    return _short(one_line(" ".join(text.split())))
 
 
 def _served_model(run: RunRecord) -> str | None:
@@ -116,7 +121,8 @@ def name_entrants(authors: Iterable[RunAuthor], labels: Mapping[str, str] = NO_L
     keys = {author: (_base(author, models), author.identity, models[author]) for author in runs}
     shown = _unique(keys.values())
     _check_labels(labels, {*shown.values(), *(base for base, *_ in keys.values())})
-    renamed = {key: labels.get(shown[key], labels.get(key[0], key[0])) for key in shown}
+    given = {old: _allowed(_given_name(new)) for old, new in labels.items()}
+    renamed = {key: given.get(shown[key], given.get(key[0], key[0])) for key in shown}
     keys = {author: (renamed[key], *key[1:]) for author, key in keys.items()}
     names = _unique(keys.values())
     by_author = {author: names[key] for author, key in keys.items()}
@@ -146,12 +152,17 @@ def _served_models(authors: Iterable[RunAuthor]) -> dict[RunAuthor, str | None]:
 
 
 def _base(author: RunAuthor, models: Mapping[RunAuthor, str | None]) -> str:
-    """Return the name that the entrant would have alone. It never equals that of an anchor or of a published row."""
+    """Return the name that the entrant would have alone."""
     if not author.is_agent and author.name in (None, author.agent):
         return author.agent
     model = dict(author.settings).get("model") or models[author]
     command = dict(author.settings).get("command")
     name = author.name or _short(" ".join(part for part in (author.agent, model, command) if part))
+    return _allowed(name)
+
+
+def _allowed(name: str) -> str:
+    """Return a name that is not that of an anchor or of a published row."""
     is_taken = name.casefold() in (RANDOM, BY_HAND, ENTERED) or name.casefold().endswith(PUBLISHED)
     return f"{name} (runs)" if is_taken else name
 

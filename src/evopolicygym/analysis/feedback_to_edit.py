@@ -9,10 +9,11 @@ they were chosen for being low: the other repeated cases stand beside them for c
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from itertools import islice
 from typing import Any, Final
 
 from evopolicygym.analysis.edits.kinds import CanonicalKind, EditKind
@@ -24,6 +25,7 @@ from evopolicygym.run_record import RunRecord, SubmissionRecord
 WORST_SHARE: Final = 0.25
 MAX_CASES: Final = 6  # that are listed in a text
 MAX_PATTERN: Final = 200
+MAX_PATTERNS: Final = 200  # before one edit: an agent can print millions, and each is compiled
 
 
 class Weakness(StrEnum):
@@ -69,7 +71,10 @@ class FeedbackEdit:
     @property
     def opened_weak(self) -> tuple[int, ...] | None:
         """Weak cases whose files were opened."""
-        return None if self.opened_cases is None else tuple(case for case in self.weak if case in self.opened_cases)
+        if self.opened_cases is None:
+            return None
+        opened = frozenset(self.opened_cases)
+        return tuple(case for case in self.weak if case in opened)
 
 
 @dataclass(frozen=True)
@@ -143,8 +148,7 @@ def _edit(
 ) -> FeedbackEdit:
     opened = effort.feedback_opened if effort else None
     weakness, weak = weak_cases(previous)
-    repeated = [case for case in dict.fromkeys(previous.cases) if case in submission.cases] if _played(previous) else []
-    changes = [_change(case, previous, submission) for case in repeated]
+    changes, chosen = list(_changes(previous, submission)), frozenset(weak)
     is_validated = event.validation is not None and score is not None
     return FeedbackEdit(
         submission=submission.number,
@@ -155,8 +159,8 @@ def _edit(
         opened_cases=None if opened is None else opened_cases(previous, opened),
         weakness=weakness,
         weak=weak,
-        repeated=tuple(change for change in changes if change.case in weak),
-        others=tuple(change for change in changes if change.case not in weak),
+        repeated=tuple(change for change in changes if change.case in chosen),
+        others=tuple(change for change in changes if change.case not in chosen),
         validation_change=(event.validation or 0.0) - (score or 0.0) if is_validated else None,
         hit=event.hit,
     )
@@ -179,15 +183,25 @@ def weak_cases(submission: SubmissionRecord) -> tuple[Weakness | None, tuple[int
 
 def opened_cases(submission: SubmissionRecord, opened: Iterable[str]) -> tuple[int, ...]:
     """Return the cases of a submission whose episode files are among the opened ones, which may be patterns."""
-    patterns = [path.split("/")[:3] for path in opened if len(path) <= MAX_PATTERN]
-    episodes = [pattern for pattern in patterns if len(pattern) == 3 and fnmatchcase("episodes", pattern[1])]
-    of_this = [pattern[2] for pattern in episodes if fnmatchcase(f"submit_{submission.number:03}", pattern[0])]
+    files = dict.fromkeys(tuple(path.split("/")[:3]) for path in opened if len(path) <= MAX_PATTERN)
+    episodes = [parts for parts in files if len(parts) == 3]
+    names, patterns = set[str](), list[str]()
+    wanted = (f"submit_{submission.number:03}", "episodes")
+    for parts in (parts for parts in episodes if not _is_pattern(*parts) and parts[:2] == wanted):
+        names.add(parts[2])
+    for parts in islice((parts for parts in episodes if _is_pattern(*parts)), MAX_PATTERNS):
+        if all(map(fnmatchcase, wanted, parts[:2])):
+            patterns.append(parts[2])
     cited = {
         case
         for number, case in enumerate(submission.cases)
-        if any(fnmatchcase(f"ep_{number:03}", pattern) for pattern in of_this)
+        if (name := f"ep_{number:03}") in names or any(fnmatchcase(name, pattern) for pattern in patterns)
     }
     return tuple(sorted(cited))
+
+
+def _is_pattern(*parts: str) -> bool:
+    return any(letter in part for part in parts for letter in "*?[")
 
 
 def _played(submission: SubmissionRecord) -> bool:
@@ -196,19 +210,24 @@ def _played(submission: SubmissionRecord) -> bool:
     return train is not None and len(train.returns) == len(train.errors) == len(submission.cases)
 
 
-def _change(case: int, previous: SubmissionRecord, submission: SubmissionRecord) -> CaseChange:
-    before, error_before = _result(previous, case)
-    after, error_after = _result(submission, case) if _played(submission) else (None, None)
-    assert before is not None
-    mended = error_before is not None and error_after is None
-    improved = None if after is None else error_after is None and (after > before or mended)
-    return CaseChange(case, before, after, error_before, error_after, improved)
+def _changes(previous: SubmissionRecord, submission: SubmissionRecord) -> Iterator[CaseChange]:
+    """Yield the cases of a submission that the next one plays again, each once."""
+    later, again = _results(submission), frozenset(submission.cases)
+    for case, (before, error_before) in _results(previous).items():
+        if case in again:
+            after, error_after = later.get(case, (None, None))
+            mended = error_before is not None and error_after is None
+            improved = None if after is None else error_after is None and (after > before or mended)
+            yield CaseChange(case, before, after, error_before, error_after, improved)
 
 
-def _result(submission: SubmissionRecord, case: int) -> tuple[float | None, str | None]:
-    assert submission.train is not None
-    place = submission.cases.index(case)
-    return submission.train.returns[place], submission.train.errors[place]
+def _results(submission: SubmissionRecord) -> dict[int, tuple[float, str | None]]:
+    """Return the first return and error of each case, in the order of the cases; nothing where a case has none."""
+    train, results = submission.train, dict[int, tuple[float, str | None]]()
+    if train is not None and _played(submission):
+        for case, value, error in zip(submission.cases, train.returns, train.errors, strict=True):
+            results.setdefault(case, (value, error))
+    return results
 
 
 def describe_change(change: CaseChange) -> str:

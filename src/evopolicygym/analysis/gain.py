@@ -26,6 +26,7 @@ from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds
 from evopolicygym.reference.scales import Scale
 from evopolicygym.run_record import Result, RunRecord, SubmissionRecord
 
+ROUNDING: Final = 1e-12  # of a scale
 EPISODES: Final = (16, 32, 64, 128)  # where a learning curve is read
 OK: Final = "ok"
 NOT_MEASURED: Final = "the first submission was not measured on held-out"
@@ -101,13 +102,12 @@ def _pair(first: Result | None, selected: Result | None) -> Pair | None:
 
 def _gain(pair: Pair, scale: Scale | None) -> Gain:
     first, selected = (mean(result.returns) for result in pair)
-    above = None if scale is None else selected - scale.low
     return Gain(
         first=first,
         selected=selected,
         gain=Number(selected - first, _interval(estimate_score(_differences([pair])))),
         normalised=None if scale is None else (selected - first) / scale.unit,
-        share=(selected - first) / above if above is not None and above > 0.0 else None,
+        share=None if scale is None else _part(selected - first, selected, scale),
     )
 
 
@@ -389,5 +389,10 @@ def _share(gains: Sequence[Gain], scale: Scale | None) -> float | None:
     """Return the share of the mean gain in the mean normalised score: a mean of shares would divide by small scores."""
     if not gains or scale is None:
         return None
-    above = mean(gain.selected for gain in gains) - scale.low
-    return mean(gain.gain.value for gain in gains) / above if above > 0.0 else None
+    return _part(mean(gain.gain.value for gain in gains), mean(gain.selected for gain in gains), scale)
+
+
+def _part(gain: float, selected: float, scale: Scale) -> float | None:
+    """Return the part of a gain in what is above the lower end; None where that is nothing, up to rounding."""
+    above = selected - scale.low
+    return gain / above if above > ROUNDING * scale.unit else None

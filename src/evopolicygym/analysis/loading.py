@@ -14,11 +14,12 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
-from evopolicygym.analysis.edits.code_reader import code_facts
+from evopolicygym.analysis.edits.code_reader import SourceReader
 from evopolicygym.analysis.scores import unfinished_reason
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
 from evopolicygym.printable import one_line
+from evopolicygym.record_types import MAX_RETURN
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import MAX_BYTES, CheckpointRecord, Code, Result, RunRecord, RunStatus, load
 
@@ -26,7 +27,6 @@ LAYOUT: Final = RunPaths(Path())
 RUN_FILES: Final = (LAYOUT.record.name, LAYOUT.ledger.name)
 AGENT_FOLDERS: Final = (LAYOUT.checkpoints.name, LAYOUT.workspace.name)
 MAX_DEPTH: Final = 32  # of the search for run folders
-MAX_RETURN: Final = 1e60  # the variance of a variance needs its fourth power, which must be finite
 MAX_TOTAL_BYTES: Final = 1 << 30  # of the records of a collection, which are in memory together
 SUPERSEDED: Final = "superseded"  # folder of a suite's repeated attempts: kept as evidence, never scored
 REASON_CHARACTERS: Final = 300
@@ -253,13 +253,14 @@ def open_run(folder: Path) -> RunFolder | Skipped:
 
 def _code(folder: Path, run: RunRecord) -> Iterator[tuple[str, Code]]:
     """Yield the code of validated checkpoints: as recorded, else read from the checkpoint's folder."""
+    reader = SourceReader()
     for checkpoint in run.checkpoints:
         if checkpoint.validation is not None:
-            yield checkpoint.hash, checkpoint.code or _read_code(folder, checkpoint)
+            yield checkpoint.hash, checkpoint.code or _read_code(reader, folder, checkpoint)
 
 
-def _read_code(folder: Path, checkpoint: CheckpointRecord) -> Code:
+def _read_code(reader: SourceReader, folder: Path, checkpoint: CheckpointRecord) -> Code:
     stored = str(LAYOUT.checkpoints / checkpoint.hash)
     if not is_folder(folder, stored):
         raise _BrokenFolder(f"checkpoint {checkpoint.hash[:12]} has neither recorded code nor a folder")
-    return code_facts(folder / stored)
+    return reader.read(folder / stored)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from evopolicygym.analysis.anchors import SHIFTED, NoAnchors, fitting_anchors
 from evopolicygym.analysis.scores import Matrix, RunScore
 from evopolicygym.errors import UserError
+from evopolicygym.record_checks import is_scale
 from evopolicygym.reference import CURRENT_SCALE, SCALE_VERSIONS
 from evopolicygym.reference.anchors import AnchorFile, TaskAnchors
 from evopolicygym.reference.return_bounds import UNBOUNDED, Bounds, return_bounds
@@ -81,7 +82,7 @@ def _own_scale(run: RunRecord, files: Sequence[AnchorFile], version: int) -> Sca
     cases, plain = anchors.heldout_cases, scales(version).get(run.task.id)
     low = lower_end(anchors, cases, version)
     high = anchors.expert.mean(cases) if anchors.expert else plain.high if plain else None
-    return None if high is None or high <= low else Scale(low, high, version)
+    return Scale(low, high, version) if high is not None and is_scale(low, high) else None
 
 
 def lower_end(anchors: TaskAnchors, cases: int, version: int = CURRENT_SCALE) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evopolicygym.api.results import Run, Runs, RunsLike, gather, refuse_copies
 from evopolicygym.errors import UserError
+from evopolicygym.printable import one_line
 from evopolicygym.reference import CURRENT_SCALE
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from evopolicygym.reference.anchors import AnchorFile
     from evopolicygym.reference.curves import CurveRecord
     from evopolicygym.run_record import RunRecord
+
+MAX_SHOWN = 200  # characters of a name in a message
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ def anchor_files(paths: Sequence[str | os.PathLike[str]], records: Sequence[RunR
 
 
 def _listed(names: Iterable[str]) -> str:
-    listed = sorted(names)
+    listed = [one_line(name)[:MAX_SHOWN] for name in sorted(names)]
     return ", ".join(listed[:4]) + (f" and {len(listed) - 4} more" if len(listed) > 4 else "")
 
 

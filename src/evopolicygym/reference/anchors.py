@@ -13,11 +13,14 @@ from typing import Any, Final, Literal, Self
 from pydantic import ValidationError, model_validator
 
 from evopolicygym.errors import UserError
+from evopolicygym.files import read_text_file
 from evopolicygym.printable import one_line
 from evopolicygym.record_checks import fingerprint_id
-from evopolicygym.record_types import RecordModel
+from evopolicygym.record_types import MAX_RETURN, Cases, RecordModel, Undeclared
 
 VERSION: Final = 1
+MAX_BYTES: Final = 16 << 20
+MAX_SHOWN: Final = 200  # characters of a name in a message
 NEEDED_FACTS: Final = frozenset({"task", "splits", "env", "horizon", "failure_return"})
 FOLDER_VARIABLE: Final = "EVOPOLICYGYM_ANCHORS"
 
@@ -38,9 +41,9 @@ class TaskAnchors(RecordModel):
     """Anchors of one task. ``constant`` was selected on the first ``train_cases`` train cases. ``fingerprint``: what
     can change a score. ``expert``: a policy of the user, the upper end of a scale of its own; no trivial policy."""
 
-    fingerprint: dict[str, Any]
-    heldout_cases: int
-    train_cases: int
+    fingerprint: Undeclared
+    heldout_cases: Cases
+    train_cases: Cases
     random: Anchor
     zero: Anchor
     constant: Anchor
@@ -51,8 +54,8 @@ class TaskAnchors(RecordModel):
     def _check_returns(self) -> Self:
         for name, anchor in {**self.trivial(), "expert": self.expert}.items():
             for repeat in anchor.returns if anchor else [[0.0] * self.heldout_cases]:
-                if len(repeat) != self.heldout_cases or not all(map(math.isfinite, repeat)):
-                    raise ValueError(f"{name} does not have {self.heldout_cases} finite returns in each repeat")
+                if len(repeat) != self.heldout_cases or not all(abs(value) <= MAX_RETURN for value in repeat):
+                    raise ValueError(f"{name} does not have {self.heldout_cases} returns within bounds in each repeat")
             if anchor and not anchor.returns:
                 raise ValueError(f"{name} has no returns")
         return self
@@ -82,14 +85,16 @@ def load(path: Path) -> AnchorFile:
             measured under, so that they would fit every run.
     """
     try:
-        file = AnchorFile.model_validate_json(path.read_bytes())
+        file = AnchorFile.model_validate_json(read_text_file(path, MAX_BYTES))
     except OSError as error:
         raise UserError(
             f"cannot read {path}: {error.strerror}", "Name a file that `evopolicygym task anchors` wrote."
         ) from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is not a file of anchors: it is not text: {error}") from error
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        first = error.errors(include_input=False, include_url=False)[0]
+        where = one_line(".".join(str(part) for part in first["loc"]))[:MAX_SHOWN] or "the file"
         raise UserError(
             f"{path} is not a file of anchors, version {VERSION}: {where}: {first['msg']}",
             "Delete it, and measure again: `evopolicygym task anchors TASK`.",
@@ -97,7 +102,8 @@ def load(path: Path) -> AnchorFile:
     for task, anchors in file.tasks.items():
         if missing := sorted(NEEDED_FACTS - set(anchors.fingerprint)):
             raise UserError(
-                f"{path} does not say what the anchors of {one_line(task)} were measured under: {', '.join(missing)}",
+                f"{path} does not say what the anchors of {one_line(task)[:MAX_SHOWN]} were measured under: "
+                + ", ".join(missing),
                 "Measure again: `evopolicygym task anchors TASK`.",
             )
     return file

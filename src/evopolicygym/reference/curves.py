@@ -11,7 +11,8 @@ from typing import Final, Literal
 from pydantic import ValidationError
 
 from evopolicygym.errors import UserError
-from evopolicygym.files import read_file
+from evopolicygym.files import list_files, read_file
+from evopolicygym.printable import one_line
 from evopolicygym.record_types import Cases, Count, Hash, RecordModel, ShortText, Undeclared
 
 VERSION: Final = 1
@@ -19,6 +20,10 @@ KIND: Final = "learning-curve"
 SUFFIX: Final = ".curve.json"
 FOLDER: Final = "curves"
 MAX_BYTES: Final = 16 << 20
+MAX_TOTAL_BYTES: Final = 256 << 20  # they are in memory together
+MAX_FILES: Final = 10_000  # of any kind
+MAX_DEPTH: Final = 16
+MAX_SHOWN: Final = 200  # characters of a key in a message
 
 
 class MeasuredPoint(RecordModel):
@@ -83,14 +88,27 @@ def load_curve(path: Path) -> CurveRecord:
         raise UserError(f"cannot read {path}: {error.strerror}", "Name a file *.curve.json.") from error
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        where = one_line(".".join(str(part) for part in first["loc"]))[:MAX_SHOWN] or "the file"
         raise UserError(f"{path} is not a learning curve of version {VERSION}: {where}: {first['msg']}") from error
 
 
 def load_curves(paths: Iterable[Path]) -> list[CurveRecord]:
     """Read all records at or below the paths, in the order of their names. Raises UserError."""
-    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob(f"*{SUFFIX}")))]
+    files = [file for path in paths for file in ([path] if path.is_file() else _curve_files(path))]
+    if sum(file.lstat().st_size for file in files) > MAX_TOTAL_BYTES:
+        raise UserError(f"the learning curves have more than {MAX_TOTAL_BYTES} bytes together", "Name fewer.")
     return [load_curve(file) for file in files]
+
+
+def _curve_files(folder: Path) -> list[Path]:
+    try:
+        return [folder / name for name in list_files(folder, "", MAX_FILES, MAX_DEPTH) if name.endswith(SUFFIX)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UserError(
+            f"cannot read the learning curves in {folder}: {error.strerror}", "Name a folder of *.curve.json alone."
+        ) from error
 
 
 @cache

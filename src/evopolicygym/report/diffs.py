@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -10,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.edits.bundle import MAX_FILE_BYTES, POLICY
-from evopolicygym.files import list_files, read_file
+from evopolicygym.analysis.edits.bundle import MAX_CHECKPOINT_BYTES, POLICY
+from evopolicygym.files import file_digests, list_files, read_file
 from evopolicygym.report.text import short
 
 MAX_LINES: Final = 160
@@ -67,7 +66,8 @@ def read_tree(folder: Path) -> Tree | None:
         names = list_files(folder.parent, folder.name, MAX_FILES, MAX_DEPTH)
     except OSError:
         return None
-    return {name: CheckpointFile(folder, name, _digest(folder, name)) for name in names}
+    digests = file_digests(folder, names, MAX_CHECKPOINT_BYTES)
+    return {name: CheckpointFile(folder, name, digest) for name, digest in digests.items()}
 
 
 def diff(before: Tree, after: Tree) -> Diff:
@@ -75,13 +75,6 @@ def diff(before: Tree, after: Tree) -> Diff:
     lines = list(islice(_all_lines(before, after), MAX_LINES + 1))
     shown = (DiffLine(line.kind, short(line.text, MAX_CHARACTERS)) for line in lines[:MAX_LINES])
     return Diff(tuple(shown), len(lines) > MAX_LINES)
-
-
-def _digest(folder: Path, name: str) -> str | None:
-    try:
-        return hashlib.sha256(read_file(folder, name, MAX_FILE_BYTES)).hexdigest()
-    except OSError:
-        return None
 
 
 def _all_lines(before: Tree, after: Tree) -> Iterator[DiffLine]:

@@ -31,6 +31,7 @@ svg.figure .middle{{text-anchor:middle}}
 svg.figure .end{{text-anchor:end}}"""
 DARK: Final = "@media screen and (prefers-color-scheme:dark){svg.figure{color:#e6e8ea;background:#15181c}}"
 NAMESPACE: Final = "http://www.w3.org/2000/svg"
+TINY: Final = 1e-300  # a range below it has no ticks
 CAPTION_SIZE: Final = 9  # pixels
 CAPTION_LETTER: Final = 5.2  # width of a letter
 CAPTION_LINE: Final = 13
@@ -204,7 +205,8 @@ def fit_axis(values: Iterable[float], start: float, end: float, margin: float = 
     """Return an axis that fits the values, with a margin; a single value is in the middle."""
     finite = [value for value in values if math.isfinite(value)] or [0.0]
     low, high = min(finite), max(finite)
-    room = (high - low) * margin or abs(low) * 0.1 or 1.0
+    span, size = (value if value > TINY else 0.0 for value in (high - low, abs(low)))
+    room = span * margin or size * 0.1 or 1.0
     return Axis(low - room, high + room, start, end)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym import __version__
-from evopolicygym.analysis.edits.code_reader import code_facts
+from evopolicygym.analysis.edits.code_reader import SourceReader
 from evopolicygym.errors import FULL, UserError
 from evopolicygym.execution.engine import Engine, LocalEngine
 from evopolicygym.execution.ray.cluster import ClusterInfo
@@ -84,8 +84,9 @@ class OpenRun:
     def _read_code(self) -> None:
         submissions = self.judge.state.submissions.values()
         hashes = {submission.charged.checkpoint.hash for submission in submissions} - set(self._code)
+        reader = SourceReader()
         with ThreadPoolExecutor(self.settings.jobs) as readers:
-            facts = readers.map(lambda name: code_facts(self.paths.checkpoints / name), hashes)
+            facts = readers.map(lambda name: reader.read(self.paths.checkpoints / name), hashes)
             self._code.update(zip(hashes, facts, strict=True))
 
 

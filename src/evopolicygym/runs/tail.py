@@ -49,6 +49,7 @@ from evopolicygym.runs.run_status import refuse_imported
 POLL_S: Final = 0.3
 MAX_TEXT: Final = 64_000  # characters of one event
 MAX_TURNS: Final = 10_000
+MAX_BAD_LINES: Final = 100  # of the ledger: a file of blank lines would be millions of notes
 MAX_LOOKS: Final = 512  # at a run that is over, or not followed: its files may grow faster than they are read
 OUTCOMES: Final = ("suspended", "finished")
 SUBMISSION: Final = re.compile(r"\bsubmit_([0-9]{3,6})\b")
@@ -98,6 +99,7 @@ class RunTail:
         self._scores: dict[str, float] = {}
         self._selected = 0
         self._clock, self._is_first = 0.0, True
+        self._bad_lines = 0
 
     def new_events(self) -> list[TailEvent]:
         """Return what was added since the last call, in order of time."""
@@ -116,12 +118,22 @@ class RunTail:
             line = msgspec.json.decode(raw, type=LedgerLine)
             event, at = line.event(), line.time.timestamp()
         except (ValueError, LookupError, RecursionError, OverflowError):  # msgspec's errors are ValueErrors
-            yield TailEvent(time.time(), "note", "a line of the ledger cannot be read, and is left out")
+            yield self._left_out(time.time(), "cannot be read")
             return
         try:
             yield from (replace(found, text=found.text[:MAX_TEXT]) for found in self._events(event, at))
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):  # facts of a forged ledger
-            yield TailEvent(at, "note", f"a line of the ledger ({line.kind}) makes no sense, and is left out")
+            yield self._left_out(at, f"({line.kind}) makes no sense")
+
+    def _left_out(self, at: float, why: str) -> TailEvent:
+        """Return a note about a line. Raises UserError where there are so many that the file is no ledger."""
+        self._bad_lines += 1
+        if self._bad_lines > MAX_BAD_LINES:
+            raise UserError(
+                f"more than {MAX_BAD_LINES} lines of {RunPaths(self._root).ledger} cannot be read",
+                "Name the folder of a run that was not altered.",
+            )
+        return TailEvent(at, "note", f"a line of the ledger {why}, and is left out")
 
     def _events(self, event: Event, at: float) -> Iterator[TailEvent]:
         match event:
@@ -230,7 +242,7 @@ def follow_run(
     """Yield the events of a run, from its beginning until it is over. Without ``follow``, those until now.
 
     ``waiting`` is called once if there is no run yet. Raises UserError if there is none and it is not followed, or if
-    its ledger is not a plain file."""
+    its ledger is not a plain file, or no ledger."""
     reader, has_waited, ledger = RunTail(root), False, RunPaths(root).ledger
     while True:
         if os.path.lexists(ledger):

@@ -19,6 +19,7 @@ from evopolicygym.files import is_folder, open_folder, read_file
 POLICY: Final = "policy.py"
 MAX_SOURCE_BYTES: Final = 2 << 20
 MAX_FILE_BYTES: Final = 64 << 20
+MAX_CHECKPOINT_BYTES: Final = 64 << 20  # of all files: the judge stores no larger one
 ERROR_CHARS: Final = 300
 Module = tuple[str, ...]
 RELEVANT: Final = (ast.Import, ast.ImportFrom, ast.Call)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.edits.bundle import MAX_SOURCE_BYTES, source_lines
+from evopolicygym.analysis.edits.bundle import MAX_CHECKPOINT_BYTES, MAX_SOURCE_BYTES, source_lines
 from evopolicygym.analysis.edits.versions import CanonicalFacts
 from evopolicygym.files import read_file
 from evopolicygym.run_record import Code
@@ -179,11 +179,17 @@ def edit_size(before: Mapping[str, Lines], after: Mapping[str, Lines]) -> float 
 
 
 def read_lines(folder: Path, paths: list[str]) -> dict[str, Lines] | None:
-    """Read the lines of a bundle's files; None when one of them is missing or too large."""
+    """Read the lines of a bundle's files; None when one of them is missing, or they are too large together. A forged
+    record may name any files, and each many times."""
+    lines: dict[str, Lines] = {}
+    remaining = MAX_CHECKPOINT_BYTES
     try:
-        return {path: source_lines(read_file(folder, path, MAX_SOURCE_BYTES)) for path in paths}
+        for path in dict.fromkeys(paths):
+            data = read_file(folder, path, min(MAX_SOURCE_BYTES, remaining))
+            lines[path], remaining = source_lines(data), remaining - len(data)
     except OSError:
         return None
+    return lines
 
 
 def common_lines(before: Lines, after: Lines) -> int | None:

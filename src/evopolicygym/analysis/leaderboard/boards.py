@@ -40,6 +40,7 @@ ABSENT: Final = "nothing"
 VARIANT: Final = "variant"
 HASH: Final = re.compile("(?:sealed:)?[0-9a-f]{64}")
 LEFT_OUT_DIGITS: Final = 52  # of a hash, so that 12 are shown
+LONGEST: Final = 200  # characters of one fact in a message
 
 
 def conditions(fingerprint: Fingerprint) -> dict[str, Any]:
@@ -58,7 +59,7 @@ def differences(this: Fingerprint, other: Fingerprint) -> list[str]:
         for name in names
         if not name.startswith(f"{VARIANT}.") or (name in mine and name in theirs)  # else the variants differ
     ]
-    return [f"{name}: {_short(here)}, not {_short(there)}" for name, here, there in pairs if here != there]
+    return [f"{_short(name)}: {_short(here)}, not {_short(there)}" for name, here, there in pairs if here != there]
 
 
 def _flat_facts(fingerprint: Fingerprint) -> dict[str, Any]:
@@ -68,8 +69,11 @@ def _flat_facts(fingerprint: Fingerprint) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    """Return a hash by its first digits."""
-    return value[:-LEFT_OUT_DIGITS] if isinstance(value, str) and HASH.fullmatch(value) else value
+    """Return a hash by its first digits, and the beginning of a long text: facts of others may be of any length."""
+    if isinstance(value, str) and HASH.fullmatch(value):
+        return value[:-LEFT_OUT_DIGITS]
+    text = str(value)
+    return value if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
 def _flat(fingerprint: Fingerprint, before: str = "") -> Iterator[tuple[str, Any]]:

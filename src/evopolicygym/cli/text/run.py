@@ -17,6 +17,7 @@ from evopolicygym.cli.output import (
     stdout,
 )
 from evopolicygym.errors import Fault
+from evopolicygym.record_types import MAX_RETURN
 from evopolicygym.run_record import (
     DEFAULT_CONDITIONS,
     CheckpointRecord,
@@ -175,7 +176,7 @@ def _normalised(record: RunRecord, score: float) -> list[tuple[str, str]]:
 def _worth(record: RunRecord) -> list[tuple[str, str]]:
     """Return what the feedback was worth: the first submission against the selected one, on held-out."""
     from evopolicygym.analysis.gain import NOT_MEASURED, run_gain  # scipy takes a while to import
-    from evopolicygym.analysis.loading import MAX_RETURN, largest_return
+    from evopolicygym.analysis.loading import largest_return
     from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
 
     if largest_return(record) > MAX_RETURN:
