@@ -23,8 +23,7 @@ from evopolicygym.gateway.metering import ModelMeter
 from evopolicygym.gateway.upstream import UntrustedServer, whole
 
 PASSING: Final = frozenset({408, 429, 500, 502, 503, 504, 529})
-# The first is for lost connections alone: a server may close an idle one just when the next call goes out on it.
-WAITS_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+WAITS_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 LEAST_S: Final = 1.0  # whatever a server's `Retry-After` says
 DEFAULT_S: Final = 600.0
 
@@ -127,7 +126,7 @@ class Patience:
             attempts += 1
             outage: OSError | None = None
             answer: UpstreamAnswer | None = None
-            wait_s = WAITS_S[min(attempts, len(WAITS_S) - 1)]
+            wait_s = WAITS_S[min(attempts, len(WAITS_S)) - 1]
             try:
                 answer = await upstream.send(request)
             except UntrustedServer as error:
@@ -135,7 +134,6 @@ class Patience:
             except OSError as error:
                 outage = error
                 self._trouble = f"the provider cannot be reached: {error}"
-                wait_s = WAITS_S[min(attempts, len(WAITS_S)) - 1]
             if answer is not None:
                 if answer.status not in PASSING:
                     if answer.status < 400 and self._waiting:

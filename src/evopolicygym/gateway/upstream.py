@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -20,9 +21,11 @@ from evopolicygym.gateway.masking import SecretMask
 
 if TYPE_CHECKING:
     import aiohttp
+    from yarl import URL
 
 CONNECT_S: Final = 30.0
 SILENCE_S: Final = 1800.0  # without a byte from the server; models think for many minutes before they answer
+KEPT_TRIED: Final = 8  # connections of earlier calls on which a call is tried, if the server closes one after the other
 MAX_HEAD_BYTES: Final = 1 << 16
 MAX_ERROR_BYTES: Final = 1 << 20
 LOST_WITH_COMPRESSION: Final = ("content-encoding", "content-length")
@@ -81,6 +84,13 @@ class ModelServer:
         return urllib.request.getproxies().get(url.scheme)
 
 
+@dataclass
+class _Attempt:
+    """``is_kept``: whether it used a connection of an earlier call."""
+
+    is_kept: bool = False
+
+
 class HttpUpstream:
     """The provider itself. Make it in the event loop that uses it."""
 
@@ -90,7 +100,10 @@ class HttpUpstream:
 
         self._server, self._proxy, self._url = server, server.proxy, URL
         self._mask = SecretMask({**server.headers, "key": server.key or ""})
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_kept_connection)
         self._session = aiohttp.ClientSession(
+            trace_configs=[trace],
             connector=aiohttp.TCPConnector(limit=0, ssl=tls, ttl_dns_cache=60),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -109,14 +122,7 @@ class HttpUpstream:
         if url.raw_path_qs != (path or "/"):
             raise ValueError(f"{request.target!r} is no path and query")
         try:
-            response = await self._session.request(
-                request.method,
-                url,
-                headers=headers | dict(self._server.headers),
-                data=request.body if request.method == "POST" else None,
-                allow_redirects=False,
-                proxy=self._proxy,
-            )
+            response = await self._response(request, url, headers | dict(self._server.headers))
         except aiohttp.ClientConnectorCertificateError as error:
             raise UntrustedServer(f"its certificate is not trusted: {error.certificate_error}") from error
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
@@ -129,6 +135,28 @@ class HttpUpstream:
             body = _decompressed(body, decoder)
             answered = {name: value for name, value in answered.items() if name not in LOST_WITH_COMPRESSION}
         return UpstreamAnswer(response.status, answered, self._mask.stream(body))
+
+    async def _response(self, request: GatewayRequest, url: URL, headers: dict[str, str]) -> aiohttp.ClientResponse:
+        """Send a call. If the server closes a connection of an earlier call instead of answering, send it again on
+        another one: a server may close such a connection at any time (llama.cpp does after every stream)."""
+        import aiohttp
+
+        for tried in range(KEPT_TRIED + 1):
+            attempt = _Attempt()
+            try:
+                return await self._session.request(
+                    request.method,
+                    url,
+                    headers=headers,
+                    data=request.body if request.method == "POST" else None,
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                    trace_request_ctx=attempt,
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if not attempt.is_kept or tried == KEPT_TRIED:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     async def _error(self, response: aiohttp.ClientResponse, headers: dict[str, str]) -> UpstreamAnswer:
         """Return an error whole and without the key, which some servers quote."""
@@ -150,6 +178,10 @@ class HttpUpstream:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+async def _note_kept_connection(_session: object, context: SimpleNamespace, _parameters: object) -> None:
+    context.trace_request_ctx.is_kept = True
 
 
 async def whole(body: bytes) -> AsyncIterator[bytes]:
