@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -61,16 +62,24 @@ def check_agent(agent: str | os.PathLike[str], *, model_url: str | None = None) 
     keys = client_keys(client, AgentSettings(name=client.name, base_url=model_url))
     result = readiness.check(client, {**os.environ, **keys}, Path.home())
     result.remarks.extend(_simulators(result.program))
-    return result
+    is_keyless = result.key in keys and not os.environ.get(result.key or "")
+    return replace(result, key=None) if is_keyless else result
 
 
-def try_agent(agent: str | os.PathLike[str], *, model: str | None = None, model_url: str | None = None) -> Turn:
+def try_agent(
+    agent: str | os.PathLike[str],
+    *,
+    model: str | None = None,
+    model_url: str | None = None,
+    model_ca: Path | None = None,
+    model_headers: Mapping[str, str] | None = None,
+) -> Turn:
     """Play one tiny turn of an agent in its sandbox, as `evopolicygym agent check NAME --live` does. It asks the model
     for one word.
 
     Args:
         agent: A name of ``list_agents``, or a client file.
-        model, model_url: As for ``run``.
+        model, model_url, model_ca, model_headers: As for ``run``.
 
     Returns:
         The ``Turn``: its ``text``, ``usage`` and, if it failed, the ``failure``.
@@ -84,7 +93,16 @@ def try_agent(agent: str | os.PathLike[str], *, model: str | None = None, model_
     name = os.fspath(agent)
     address = shell_model_url(name, model, ()) if model_url is None else None
     url = address.url if address else model_url
-    return play_live_turn(AgentSettings(name=name, model=model, base_url=url, retries=0, patience_minutes=0))
+    settings = AgentSettings(
+        name=name,
+        model=model,
+        base_url=url,
+        ca_file=model_ca,
+        headers=dict(model_headers or {}),
+        retries=0,
+        patience_minutes=0,
+    )
+    return play_live_turn(settings)
 
 
 def play_live_turn(settings: AgentSettings) -> Turn:
