@@ -7,6 +7,7 @@ JSON object, ``streamed`` the same answer as server-sent events. Usage is the sa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -233,7 +234,7 @@ Format = Responses | Messages | Chat | Gemini
 
 
 def format_of(path: str) -> Format | None:
-    if "enerateContent" in path:
+    if re.fullmatch(r"/v1(beta)?/models/[^/]+enerateContent", path):
         return Gemini()
-    ends: dict[str, Format] = {"/responses": Responses(), "/chat/completions": Chat(), "/messages": Messages()}
-    return next((wire for end, wire in ends.items() if path.endswith(end)), None)
+    ends: dict[str, Format] = {"/responses": Responses(), "/chat/completions": Chat(), "/v1/messages": Messages()}
+    return next((wire for end, wire in ends.items() if path.endswith(end) and "/v1/v1/" not in path), None)

@@ -147,7 +147,7 @@ def check_model_server(
         headers: Headers to add; the values are names of variables.
 
     Returns:
-        A ``ServerAbilities``: ``is_usable``, ``models``, and what happened in each of the ``apis``.
+        A ``ServerAbilities``: ``is_usable`` by this agent, ``models``, and what happened in each of the ``apis``.
 
     Raises:
         UserError: The URL, the file or a variable is no good.
@@ -163,7 +163,9 @@ def check_model_server(
     key = next((key for name in client.keys if (key := os.environ.get(name))), None)
     provider, _, name = (model or "").partition("/")
     is_prefixed = provider in {*client.providers, *(vendor.provider for vendor in client.vendors)} and name
-    return ask_server(ModelServer(url, key, variable_values(headers or {}), ca_file), name if is_prefixed else model)
+    vendor = client.vendor(model, client.keys)
+    server = ModelServer(url, key, variable_values(headers or {}), ca_file)
+    return ask_server(server, name if is_prefixed else model, vendor.api if vendor else "")
 
 
 def _simulators(program: str | None) -> list[str]:

@@ -95,7 +95,8 @@ def _show_turn(turn: Turn) -> None:
 
 
 def _show_server(server: ServerAbilities) -> None:
-    stdout.print(f"{server.url}: {'usable' if server.is_usable else 'not usable'}")
+    needs = f" by this agent, which needs {server.needed}" if server.needed else ""
+    stdout.print(f"{server.url}: {'usable' if server.is_usable else 'not usable'}{needs}")
     listed = "no list" if server.models is None else ", ".join(server.models[:MODELS_SHOWN]) or "none"
     stdout.print(f"  {'models':<18} {listed}")
     for ability in server.apis:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import sys
 import urllib.request
@@ -16,7 +17,7 @@ from urllib.parse import urlsplit
 from evopolicygym.errors import UserError
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.bodies import BodyDecoder, decoded
-from evopolicygym.gateway.exchange import GatewayRequest, UpstreamAnswer
+from evopolicygym.gateway.exchange import GatewayRequest, ModelApi, UpstreamAnswer
 from evopolicygym.gateway.masking import SecretMask
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ SILENCE_S: Final = 1800.0  # without a byte from the server; models think for ma
 KEPT_TRIED: Final = 8  # connections of earlier calls on which a call is tried, if the server closes one after the other
 MAX_HEAD_BYTES: Final = 1 << 16
 MAX_ERROR_BYTES: Final = 1 << 20
+VERSIONS: Final = {ModelApi.ANTHROPIC_MESSAGES: "/v1", ModelApi.GEMINI: "/v1beta"}
+TARGET_VERSION: Final = re.compile(r"/v\d+[a-z]*\d*(?=/)")
+BASE_VERSION: Final = re.compile(r"/v\d+[a-z]*\d*$")
 LOST_WITH_COMPRESSION: Final = ("content-encoding", "content-length")
 NOT_PASSED: Final = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -117,7 +121,7 @@ class HttpUpstream:
         import aiohttp
 
         headers, target = apis.put_key(request.headers, request.target, self._server.key or "")
-        path = self._server.path + target
+        path = self._server.path + versioned_target(self._server.path, request.api, target)
         url = self._url(self._server.origin + path, encoded=True)
         if url.raw_path_qs != (path or "/"):
             raise ValueError(f"{request.target!r} is no path and query")
@@ -213,6 +217,21 @@ async def _decompressed(body: AsyncIterator[bytes], decoder: BodyDecoder) -> Asy
     finally:
         if isinstance(body, AsyncGenerator):
             await body.aclose()
+
+
+def versioned_target(base: str, api: ModelApi, target: str) -> str:
+    """Return a call's path and query below the base URL's path, so that both together have the version of the API once:
+    some clients add it to the base URL of Anthropic and Gemini, and some expect it there.
+
+    >>> versioned_target("/v1", ModelApi.ANTHROPIC_MESSAGES, "/v1/messages")
+    '/messages'
+    >>> versioned_target("/gateway", ModelApi.ANTHROPIC_MESSAGES, "/messages")
+    '/v1/messages'
+    """
+    of_base, of_target = BASE_VERSION.search(base), TARGET_VERSION.match(target)
+    if of_base and of_target and of_base[0] == of_target[0]:
+        return target.removeprefix(of_target[0])
+    return target if of_base or of_target else VERSIONS.get(api, "") + target
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
