@@ -106,12 +106,15 @@ def try_agent(
 
 
 def play_live_turn(settings: AgentSettings) -> Turn:
-    """Play one turn in a temporary run folder, which is then removed."""
+    """Play one turn in a temporary run folder, which is then removed. ``best-of-n`` takes no prompt, and would wait for
+    a run to submit to: its model is asked by ``model``, which shares its connection."""
     from evopolicygym.agents.failures import FailureKind, TurnFailure
     from evopolicygym.run_paths import RunPaths
     from evopolicygym.runs.agent.process import TurnRequest
     from evopolicygym.runs.agent.setup import set_up_agent
 
+    if settings.name == "best-of-n":
+        settings = settings.model_copy(update={"name": "model", "options": {}})
     setup = set_up_agent(settings)
     with tempfile.TemporaryDirectory(prefix="evopolicygym-check-") as folder:
         paths = RunPaths(Path(folder).resolve() / "run")
