@@ -8,7 +8,7 @@ import sys
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
@@ -88,11 +88,20 @@ class ModelServer:
         return urllib.request.getproxies().get(url.scheme)
 
 
+class NoAnswer(ConnectionError):
+    """The server did not answer. ``resent``: as of an ``UpstreamAnswer``."""
+
+    def __init__(self, reason: str, resent: int) -> None:
+        super().__init__(reason)
+        self.resent = resent
+
+
 @dataclass
-class _Attempt:
-    """``is_kept``: whether it used a connection of an earlier call."""
+class _Sending:
+    """``is_kept``: whether a connection of an earlier call is used. ``resent``: how often such a one was closed."""
 
     is_kept: bool = False
+    resent: int = 0
 
 
 class HttpUpstream:
@@ -125,28 +134,31 @@ class HttpUpstream:
         url = self._url(self._server.origin + path, encoded=True)
         if url.raw_path_qs != (path or "/"):
             raise ValueError(f"{request.target!r} is no path and query")
+        sending = _Sending()
         try:
-            response = await self._response(request, url, headers | dict(self._server.headers))
+            response = await self._response(request, url, headers | dict(self._server.headers), sending)
         except aiohttp.ClientConnectorCertificateError as error:
             raise UntrustedServer(f"its certificate is not trusted: {error.certificate_error}") from error
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise ConnectionError(f"{type(error).__name__}: {self.without_key(str(error))}") from error
+            raise NoAnswer(f"{type(error).__name__}: {self.without_key(str(error))}", sending.resent) from error
         answered = passed_on({name: self._mask.header(value) for name, value in response.headers.items()})
         if response.status >= 400:
-            return await self._error(response, answered)
+            return replace(await self._error(response, answered), resent=sending.resent)
         decoder, body = BodyDecoder(answered.get("content-encoding", ""), sys.maxsize), _body(response)
         if decoder.is_compressed:
             body = _decompressed(body, decoder)
             answered = {name: value for name, value in answered.items() if name not in LOST_WITH_COMPRESSION}
-        return UpstreamAnswer(response.status, answered, self._mask.stream(body))
+        return UpstreamAnswer(response.status, answered, self._mask.stream(body), sending.resent)
 
-    async def _response(self, request: GatewayRequest, url: URL, headers: dict[str, str]) -> aiohttp.ClientResponse:
+    async def _response(
+        self, request: GatewayRequest, url: URL, headers: dict[str, str], sending: _Sending
+    ) -> aiohttp.ClientResponse:
         """Send a call. If the server closes a connection of an earlier call instead of answering, send it again on
         another one: a server may close such a connection at any time (llama.cpp does after every stream)."""
         import aiohttp
 
-        for tried in range(KEPT_TRIED + 1):
-            attempt = _Attempt()
+        while True:
+            sending.is_kept = False
             try:
                 return await self._session.request(
                     request.method,
@@ -155,12 +167,12 @@ class HttpUpstream:
                     data=request.body if request.method == "POST" else None,
                     allow_redirects=False,
                     proxy=self._proxy,
-                    trace_request_ctx=attempt,
+                    trace_request_ctx=sending,
                 )
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                if not attempt.is_kept or tried == KEPT_TRIED:
+                if not sending.is_kept or sending.resent == KEPT_TRIED:
                     raise
-        raise AssertionError("the last attempt returns or raises")
+                sending.resent += 1
 
     async def _error(self, response: aiohttp.ClientResponse, headers: dict[str, str]) -> UpstreamAnswer:
         """Return an error whole and without the key, which some servers quote."""
