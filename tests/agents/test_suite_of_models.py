@@ -88,7 +88,8 @@ def test_runs_of_a_suite_wait_together(tmp_path, monkeypatch):
     assert len([moment for moment in model.times[4:] if moment < refused_at + 5.5]) <= 1
 
 
-@pytest.mark.slow  # the harness has patience of its own
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # the harness has patience of its own: two minutes in each of three attempts
 def test_a_run_whose_provider_is_down_is_continued(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     file, folder = tmp_path / "models.toml", tmp_path / "out"
