@@ -31,7 +31,8 @@ class Policy:
 READ, WRITE, SUBMIT, FEEDBACK = "cat AGENTS.md", "cat > system/policy.py", "python3 submit.py 0-3", "cat feedback/"
 
 Script = Callable[[Sequence[Past]], str]
-"""Words: a shell command when they start with `$ `, else the model's last words of this turn."""
+"""Words: a shell command when they start with `$ `, else the model's last words of this turn. Further lines that start
+with `$ ` are commands of the same answer."""
 
 
 def evolve(history: Sequence[Past]) -> str:
@@ -71,7 +72,8 @@ def answer(script: Script, history: Sequence[Past], tools: dict[str, Schema], bo
     name = next((name for name in SHELLS if name in tools), None)
     if name is None:
         return Answer(f"There is no shell among {sorted(tools)}.")
-    return Answer("", name, _arguments(tools[name], words.removeprefix("$ ")))
+    first, *others = (_arguments(tools[name], command) for command in words.removeprefix("$ ").split("\n$ "))
+    return Answer("", name, first, tuple(others))
 
 
 def _arguments(schema: Schema, command: str) -> dict[str, Any]:

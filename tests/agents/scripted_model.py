@@ -85,8 +85,9 @@ class _Handler(BaseHTTPRequestHandler):
         model, history, tools = self.server.model, list(wire.history(body)), wire.tools(body)
         said = answer(model.script, history, tools, body)
         words = said.text or str(said.arguments)
-        model.seen.append({"format": type(wire).__name__, "model": body.get("model"), "key": self._key(),
-                           "tools": sorted(tools), "asked": json.dumps(body), "said": words})  # fmt: skip
+        model.seen.append({"format": type(wire).__name__, "path": self.path, "model": body.get("model"),
+                           "key": self._key(), "tools": sorted(tools), "asked": json.dumps(body),
+                           "said": words})  # fmt: skip
         if model.fault == "hang":
             model.closing.wait()
         elif model.fault == "die":

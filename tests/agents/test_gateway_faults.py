@@ -49,6 +49,7 @@ def test_every_fault_of_a_provider_is_survived(name, faults, tmp_path):
     assert record["budget"]["charged"] == 12 and len(record["submissions"]) == 3, "nothing twice"
     calls = [turn["calls"] for turn in record["turns"]]
     assert sum(call["requests"] + call["retries"] for call in calls) == len(model.seen), "each request is counted"
-    met = [fault for fault in faults if fault not in (*script.left, "gzip")]
+    # A server that dies on a connection of an earlier call looks like one that closes it: the call is sent again.
+    met = [fault for fault in faults if fault not in (*script.left, "gzip", "die")]
     assert len(script.left) <= 2 and sum(call["trouble"] for call in calls) >= len(met) - 1
     assert set(record["usage"]["sources"]) == {"gateway"}

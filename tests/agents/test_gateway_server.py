@@ -415,6 +415,24 @@ class Together:
             self.under_way -= 1
 
 
+@pytest.mark.parametrize("api", ["openai-chat", "anthropic-messages"])
+def test_a_server_that_closes_a_connection_after_its_answer(api):
+    """Without a word of it, as llama.cpp does after a stream. The next call is answered, and no trouble is noted; that
+    it was sent twice is."""
+    reply = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+    def answer_one_call_and_close_at_the_next(talk):
+        talk.sendall(reply)
+        talk.recv(1 << 16)
+
+    with RawServer(answer_one_call_and_close_at_the_next) as server, gateway(server.url) as opened:
+        assert [call(opened, api) for _ in range(3)] == [(200, b"{}")] * 3
+        made = calls(opened, 3)
+    assert [one.attempts for one in made] == [1, 2, 2]
+    assert not any(one.is_troubled or one.waited_s for one in made)
+    assert len(server.requests) == 3 and opened.meter.turn(0).calls == made
+
+
 def test_runs_with_the_same_provider_wait_together():
     limited = b"HTTP/1.1 429 No\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
     group = Together()

@@ -11,6 +11,7 @@ import pytest
 from gateway_helpers import RawServer, call, gateway
 from scripted_model import ScriptedModel
 
+from evopolicygym.api.agents import check_model_server
 from evopolicygym.errors import UserError
 from evopolicygym.gateway.upstream import ModelServer
 from server_helpers import command
@@ -28,6 +29,20 @@ def test_a_server_is_asked_what_it_can_do(monkeypatch):
         "openai-chat", "openai-responses", "anthropic-messages",
     ]  # fmt: skip
     assert {row["key"] for row in model.seen} == {"a-key-of-this-test"} and len(model.seen) == 3
+
+
+@pytest.mark.parametrize(
+    ("agent", "model", "path", "is_usable"),
+    [("gemini", "gemini-any", "", True), ("gemini", "gemini-any", "/v1", False),
+     ("claude", "claude-any", "", True), ("claude", "claude-any", "/v1", True)],
+)  # fmt: skip
+def test_a_server_is_usable_by_a_client_whose_api_it_has(agent, model, path, is_usable):
+    """And whose base URL it is given: Gemini's has no version; Anthropic's may have one."""
+    with ScriptedModel() as server:
+        found = check_model_server(agent, server.url + path, model)
+    assert found.is_usable is is_usable and len(found.apis) == (4 if agent == "gemini" else 3)
+    assert found.needed == {"gemini": "gemini", "claude": "anthropic-messages"}[agent]
+    assert all(api.reports_usage for api in found.apis if api.api == found.needed) is is_usable
 
 
 def test_a_server_with_one_api_and_one_that_is_not_there(monkeypatch):

@@ -7,6 +7,7 @@ import time
 import venv
 
 import pytest
+from gateway_helpers import RawServer
 from run_helpers import RealClientRun, run_command
 from scripted_model import ScriptedModel
 
@@ -67,3 +68,19 @@ def test_a_live_turn(tmp_path):
         refused = run_command([*words, "--json"], **real.environment)
     assert fine.returncode == 0 and "answered in" in fine.stdout and "'ready'" in fine.stdout, fine.stdout + fine.stderr
     assert refused.returncode == 1 and json.loads(refused.stdout)["live"]["failure"]["kind"] == "authentication"
+
+
+@pytest.mark.parametrize("name", ["model", "best-of-n"])
+def test_a_live_turn_at_a_server_of_ones_own(name):
+    """Without a key, which is not said to be one; with a header that the server wants."""
+    message = {"role": "assistant", "content": "ready"}
+    body = json.dumps({"choices": [{"message": message}], "usage": {"prompt_tokens": 1, "completion_tokens": 1}})
+    reply = f"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+    with RawServer(lambda talk: talk.sendall(reply)) as server:
+        done = run_command([
+            *COMMAND, "agent", "check", name, "--live", "--json", "--model", "openai/any",
+            "--model-url", f"{server.url}/v1", "--model-header", "X-Team=MY_TEAM",
+        ], MY_TEAM="red-pandas", OPENAI_API_KEY="")  # fmt: skip
+    found = json.loads(done.stdout)
+    assert done.returncode == 0 and found["live"]["text"] == "ready" and found["key"] is None, done.stderr
+    assert [b"x-team: red-pandas" in request.lower() for request in server.requests] == [True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -160,3 +161,29 @@ def test_a_turn_limit(tmp_path):
     with ScriptedModel(lambda past: "$ true") as model:
         turn = make_client("claude", model, tmp_path, tmp_path, max_turns=1).turn("Play.")
     assert turn.failure and turn.failure.kind is FailureKind.TURN_LIMIT
+
+
+@pytest.mark.slow
+def test_qwen_runs_one_command_at_a_time_and_nothing_beside_it(tmp_path):
+    """It loses the output of a command that ends together with another of its children, in one of eight commands on a
+    busy machine: a replay then diverges, and a model works without the output."""
+    stand_ins, log = tmp_path / "bin", tmp_path / "log"
+    stand_ins.mkdir()
+    for name, text in {
+        "systemd-inhibit": f"#!/bin/sh\necho inhibited >> {log}\n",
+        "bash": f'#!/bin/sh\necho begins >> {log}\nsleep 0.5\n/bin/bash "$@"\necho ends >> {log}\n',
+    }.items():
+        (stand_ins / name).write_text(text)
+        (stand_ins / name).chmod(0o755)
+    heard: list[str] = []
+
+    def script(past):
+        heard[:] = [item.text for item in past if item.kind == "result"]
+        return "Done." if heard else "$ echo first\n$ echo second"
+
+    with ScriptedModel(script) as model:
+        player = make_client("qwen", model, tmp_path, tmp_path)
+        player.installed = replace(player.installed, path=f"{stand_ins}:{player.installed.path}")
+        assert player.turn("Play.").failure is None
+    assert ["Output: first" in heard[0], "Output: second" in heard[1]] == [True, True]
+    assert log.read_text().split() == ["begins", "ends"] * 2

@@ -266,13 +266,20 @@ def test_a_folder_that_cannot_be_made(tmp_path):
     assert done.returncode == 2 and "Name a" in done.stderr and "folder with --run" in done.stderr
 
 
-@pytest.mark.parametrize(("provider", "key"), [("openai", "OPENAI_API_KEY"), ("anthropic", "ANTHROPIC_API_KEY")])
-def test_the_neutral_harness_with_any_model(provider, key, tmp_path):
+@pytest.mark.parametrize(
+    ("provider", "key", "base", "more"),
+    [("openai", "OPENAI_API_KEY", "/v1", ()), ("anthropic", "ANTHROPIC_API_KEY", "/v1", ()),
+     ("anthropic", "ANTHROPIC_API_KEY", "", ("--no-gateway",))],
+)  # fmt: skip
+def test_the_neutral_harness_with_any_model(provider, key, base, more, tmp_path):
     with ScriptedModel() as model:
         record = run_to_record(
-            tmp_path / "run", "--agent", "model", "--model", f"{provider}/scripted", "--model-url", f"{model.url}/v1",
-            **{key: KEY},
+            tmp_path / "run", "--agent", "model", "--model", f"{provider}/scripted",
+            "--model-url", f"{model.url}{base}", *more, **{key: KEY},
         )  # fmt: skip
+    assert {row["path"] for row in model.seen} == {
+        "/v1/messages" if provider == "anthropic" else "/v1/chat/completions"
+    }
     assert record["times"]["closed_because"] == "budget_spent" and record["outcome"]["submission"] == 3
     assert len(record["turns"]) == 2 and record["usage"]["input_tokens"] == 11 * 900
     assert record["usage"]["cached_tokens"] == 11 * 100 and record["usage"]["output_tokens"] == 11 * 50

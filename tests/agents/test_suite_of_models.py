@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 
 import pytest
+from evolution_script import evolve
 from scripted_model import ScriptedModel
 
 from server_helpers import command
@@ -45,7 +48,48 @@ def test_a_cap_ends_all_runs_with_the_call_that_would_exceed_it(tmp_path, monkey
     assert raised.returncode == 0 and json.loads(raised.stdout)["complete"]
 
 
-@pytest.mark.slow  # the harness has patience of its own
+class OnceLimited(ScriptedModel):
+    """Refuses one call with 429 and asks to retry after six seconds. ``times``: when each call arrived."""
+
+    def __init__(self, number: int) -> None:
+        self._number, self._of_thread = number, threading.local()  # a connection has a thread of its own
+        self.times: list[float] = []
+        super().__init__(self._play)
+
+    @property
+    def fault(self) -> str | None:
+        return getattr(self._of_thread, "fault", None)
+
+    @fault.setter
+    def fault(self, value: str | None) -> None:
+        self._of_thread.fault = value
+
+    def _play(self, history):
+        self.times.append(time.monotonic())
+        self.fault = "429:6" if len(self.times) == self._number else None
+        return evolve(history)
+
+
+def test_runs_of_a_suite_wait_together(tmp_path, monkeypatch):
+    """One run is told to wait, and the other one, a process of its own with the same key, makes no call meanwhile but
+    the one that may be on its way. No client sees the refusal."""
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    file, folder = tmp_path / "models.toml", tmp_path / "out"
+    with OnceLimited(4) as model:
+        text = SUITE.format(url=model.url, cap=10**6).replace("patience_minutes = 0", "patience_minutes = 5")
+        file.write_text(text.replace("repeats = 3", "repeats = 2"))
+        done = command("suite", "run", file, "--folder", folder, "--parallel-runs", 2, "--jobs", 1, "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["complete"], done.stderr
+    records = [json.loads(path.read_text()) for path in folder.glob("**/run.json")]
+    calls = [turn["calls"] for record in records for turn in record["turns"]]
+    assert len(records) == 2 and sum(call["retries"] for call in calls) == 1
+    assert not any(turn["failure"] for record in records for turn in record["turns"])
+    refused_at = model.times[3]
+    assert len([moment for moment in model.times[4:] if moment < refused_at + 5.5]) <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # the harness has patience of its own: two minutes in each of three attempts
 def test_a_run_whose_provider_is_down_is_continued(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     file, folder = tmp_path / "models.toml", tmp_path / "out"

@@ -7,6 +7,7 @@ JSON object, ``streamed`` the same answer as server-sent events. Usage is the sa
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -24,11 +25,13 @@ class Past:
 
 @dataclass(frozen=True)
 class Answer:
-    """A tool call, or text. Ids are unique across restarts: clients drop what they have seen."""
+    """A tool call, or text. Ids are unique across restarts: clients drop what they have seen. ``others``: arguments of
+    further calls of the same tool (Chat Completions only)."""
 
     text: str = ""
     tool: str | None = None
     arguments: dict[str, Any] = field(default_factory=dict)
+    others: tuple[dict[str, Any], ...] = ()
     id: str = field(default_factory=lambda: uuid4().hex[:20])
 
 
@@ -164,8 +167,11 @@ class Chat:
                 yield Past("text", text_of(message.get("content")))
 
     def calls(self, answer: Answer) -> list[Any]:
-        function = {"name": answer.tool, "arguments": json.dumps(answer.arguments)}
-        return [{"id": f"call_{answer.id}", "type": "function", "function": function}]
+        functions = [{"name": answer.tool, "arguments": json.dumps(one)} for one in (answer.arguments, *answer.others)]
+        return [
+            {"id": f"call_{answer.id}{number or ''}", "type": "function", "function": function}
+            for number, function in enumerate(functions)
+        ]
 
     def usage(self) -> Any:
         return {"prompt_tokens": INPUT, "completion_tokens": OUTPUT, "total_tokens": INPUT + OUTPUT,
@@ -185,7 +191,8 @@ class Chat:
             return None, {"id": f"chatcmpl-{answer.id}", "object": "chat.completion.chunk", "created": 0,
                           "model": model, "choices": choices, **more}  # fmt: skip
 
-        said = {"tool_calls": [{"index": 0, **self.calls(answer)[0]}]} if answer.tool else {"content": answer.text}
+        calls = [{"index": number, **call} for number, call in enumerate(self.calls(answer))]
+        said = {"tool_calls": calls} if answer.tool else {"content": answer.text}
         for delta in ({"role": "assistant", "content": ""}, said):
             yield chunk([{"index": 0, "delta": delta, "finish_reason": None}])
         yield chunk([{"index": 0, "delta": {}, "finish_reason": "tool_calls" if answer.tool else "stop"}])
@@ -227,7 +234,7 @@ Format = Responses | Messages | Chat | Gemini
 
 
 def format_of(path: str) -> Format | None:
-    if "enerateContent" in path:
+    if re.fullmatch(r"/v1(beta)?/models/[^/]+enerateContent", path):
         return Gemini()
-    ends: dict[str, Format] = {"/responses": Responses(), "/chat/completions": Chat(), "/messages": Messages()}
-    return next((wire for end, wire in ends.items() if path.endswith(end)), None)
+    ends: dict[str, Format] = {"/responses": Responses(), "/chat/completions": Chat(), "/v1/messages": Messages()}
+    return next((wire for end, wire in ends.items() if path.endswith(end) and "/v1/v1/" not in path), None)

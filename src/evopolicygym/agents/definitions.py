@@ -86,12 +86,14 @@ class Login(StrictModel):
 class Vendor(StrictModel):
     """A provider that a client can use with an API key. ``url`` is the base URL of its API, as the client takes it;
     ``keys`` are the variables of which one holds its key; ``provider`` is that of models PROVIDER/NAME, empty for all
-    models. ``environment`` sends the client to another address of this API, in place of the client's own variables."""
+    models. ``environment`` sends the client to another address of this API, in place of the client's own variables.
+    ``api``: the format of its calls, which a server at another address must understand; empty if it may be any."""
 
     url: str
     keys: tuple[str, ...]
     provider: str = ""
     environment: dict[str, str] = {}
+    api: Literal["", "openai-chat", "openai-responses", "anthropic-messages", "gemini"] = ""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -61,16 +62,24 @@ def check_agent(agent: str | os.PathLike[str], *, model_url: str | None = None) 
     keys = client_keys(client, AgentSettings(name=client.name, base_url=model_url))
     result = readiness.check(client, {**os.environ, **keys}, Path.home())
     result.remarks.extend(_simulators(result.program))
-    return result
+    is_keyless = result.key in keys and not os.environ.get(result.key or "")
+    return replace(result, key=None) if is_keyless else result
 
 
-def try_agent(agent: str | os.PathLike[str], *, model: str | None = None, model_url: str | None = None) -> Turn:
+def try_agent(
+    agent: str | os.PathLike[str],
+    *,
+    model: str | None = None,
+    model_url: str | None = None,
+    model_ca: Path | None = None,
+    model_headers: Mapping[str, str] | None = None,
+) -> Turn:
     """Play one tiny turn of an agent in its sandbox, as `evopolicygym agent check NAME --live` does. It asks the model
     for one word.
 
     Args:
         agent: A name of ``list_agents``, or a client file.
-        model, model_url: As for ``run``.
+        model, model_url, model_ca, model_headers: As for ``run``.
 
     Returns:
         The ``Turn``: its ``text``, ``usage`` and, if it failed, the ``failure``.
@@ -84,16 +93,28 @@ def try_agent(agent: str | os.PathLike[str], *, model: str | None = None, model_
     name = os.fspath(agent)
     address = shell_model_url(name, model, ()) if model_url is None else None
     url = address.url if address else model_url
-    return play_live_turn(AgentSettings(name=name, model=model, base_url=url, retries=0, patience_minutes=0))
+    settings = AgentSettings(
+        name=name,
+        model=model,
+        base_url=url,
+        ca_file=model_ca,
+        headers=dict(model_headers or {}),
+        retries=0,
+        patience_minutes=0,
+    )
+    return play_live_turn(settings)
 
 
 def play_live_turn(settings: AgentSettings) -> Turn:
-    """Play one turn in a temporary run folder, which is then removed."""
+    """Play one turn in a temporary run folder, which is then removed. ``best-of-n`` takes no prompt, and would wait for
+    a run to submit to: its model is asked by ``model``, which shares its connection."""
     from evopolicygym.agents.failures import FailureKind, TurnFailure
     from evopolicygym.run_paths import RunPaths
     from evopolicygym.runs.agent.process import TurnRequest
     from evopolicygym.runs.agent.setup import set_up_agent
 
+    if settings.name == "best-of-n":
+        settings = settings.model_copy(update={"name": "model", "options": {}})
     setup = set_up_agent(settings)
     with tempfile.TemporaryDirectory(prefix="evopolicygym-check-") as folder:
         paths = RunPaths(Path(folder).resolve() / "run")
@@ -129,7 +150,7 @@ def check_model_server(
         headers: Headers to add; the values are names of variables.
 
     Returns:
-        A ``ServerAbilities``: ``is_usable``, ``models``, and what happened in each of the ``apis``.
+        A ``ServerAbilities``: ``is_usable`` by this agent, ``models``, and what happened in each of the ``apis``.
 
     Raises:
         UserError: The URL, the file or a variable is no good.
@@ -145,7 +166,9 @@ def check_model_server(
     key = next((key for name in client.keys if (key := os.environ.get(name))), None)
     provider, _, name = (model or "").partition("/")
     is_prefixed = provider in {*client.providers, *(vendor.provider for vendor in client.vendors)} and name
-    return ask_server(ModelServer(url, key, variable_values(headers or {}), ca_file), name if is_prefixed else model)
+    vendor = client.vendor(model, client.keys)
+    server = ModelServer(url, key, variable_values(headers or {}), ca_file)
+    return ask_server(server, name if is_prefixed else model, vendor.api if vendor else "")
 
 
 def _simulators(program: str | None) -> list[str]:

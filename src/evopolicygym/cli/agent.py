@@ -63,8 +63,10 @@ def check(
 ) -> None:
     """Check an agent's program, version, Node and key, and say what is missing. Exit code 1 if it cannot run."""
     readiness = check_agent(name, model_url=model_url)
-    turn = try_agent(name, model=model, model_url=model_url) if live and readiness.ready else None
     headers = dict(pair(text, "--model-header NAME=VARIABLE") for text in model_header or [])
+    turn = None
+    if live and readiness.ready:
+        turn = try_agent(name, model=model, model_url=model_url, model_ca=model_ca, model_headers=headers)
     asks_server = model_url is not None and not live
     server = check_model_server(name, model_url or "", model, model_ca, headers) if asks_server else None
     if json:
@@ -93,7 +95,8 @@ def _show_turn(turn: Turn) -> None:
 
 
 def _show_server(server: ServerAbilities) -> None:
-    stdout.print(f"{server.url}: {'usable' if server.is_usable else 'not usable'}")
+    needs = f" by this agent, which needs {server.needed}" if server.needed else ""
+    stdout.print(f"{server.url}: {'usable' if server.is_usable else 'not usable'}{needs}")
     listed = "no list" if server.models is None else ", ".join(server.models[:MODELS_SHOWN]) or "none"
     stdout.print(f"  {'models':<18} {listed}")
     for ability in server.apis:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote
 
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.apis import UsageReader
@@ -15,6 +16,7 @@ from evopolicygym.gateway.upstream import HttpUpstream, ModelServer
 TIMEOUT_S: Final = 120.0
 MAX_BYTES: Final = 1 << 20
 MAX_WORDS: Final = 200
+ASKED: Final = (ModelApi.OPENAI_CHAT, ModelApi.OPENAI_RESPONSES, ModelApi.ANTHROPIC_MESSAGES)  # whatever the client
 SAY_OK: Final = [{"role": "user", "content": "Answer with the word ok."}]
 SCHEMA: Final = {"type": "object", "properties": {"word": {"type": "string"}}}
 CHAT_TOOL: Final = {"type": "function", "function": {"name": "say", "description": "Say it.", "parameters": SCHEMA}}
@@ -43,29 +45,32 @@ class ApiAbility:
 
 @dataclass(frozen=True)
 class ServerAbilities:
-    """Abilities of a model's server. ``models`` is None if it has no list."""
+    """Abilities of a model's server. ``models`` is None if it has no list. ``needed``: the API that the agent's client
+    uses; empty if it may be any."""
 
     url: str
     models: list[str] | None
     apis: list[ApiAbility] = field(default_factory=list)
+    needed: str = ""
 
     @property
     def is_usable(self) -> bool:
-        return any(api.answers for api in self.apis)
+        return any(api.answers for api in self.apis if self.needed in ("", api.api))
 
 
-def ask_server(server: ModelServer, model: str | None) -> ServerAbilities:
+def ask_server(server: ModelServer, model: str | None, needed: str = "") -> ServerAbilities:
     """Make the calls. Without ``model``, the first of the server's list is asked. Raises UserError."""
-    return asyncio.run(_ask(server, model))
+    return asyncio.run(_ask(server, model, needed))
 
 
-async def _ask(server: ModelServer, model: str | None) -> ServerAbilities:
+async def _ask(server: ModelServer, model: str | None, needed: str) -> ServerAbilities:
     upstream = HttpUpstream(server, server.tls())
     try:
         models = await _models(upstream, server)
         name = model or (models[0] if models else "default")
-        tried = [await _try(upstream, request) for request in _requests(server, name)]
-        return ServerAbilities(server.base_url, models, tried)
+        asked = [request for request in _requests(server, name) if request.api in (needed, *ASKED)]
+        tried = [await _try(upstream, request) for request in asked]
+        return ServerAbilities(server.base_url, models, tried, needed)
     finally:
         await upstream.close()
 
@@ -89,15 +94,20 @@ def _requests(server: ModelServer, model: str) -> list[GatewayRequest]:
                  "tools": [{"type": "function", "name": "say", "parameters": SCHEMA}]}  # fmt: skip
     messages = {"model": model, "messages": SAY_OK, "stream": True, "max_tokens": 16,
                 "tools": [{"name": "say", "input_schema": SCHEMA}]}  # fmt: skip
+    text = [{"parts": [{"text": SAY_OK[0]["content"]}]}]
+    gemini = {"contents": text, "generationConfig": {"maxOutputTokens": 16},
+              "tools": [{"functionDeclarations": [CHAT_TOOL["function"]]}]}  # fmt: skip
     before = "" if server.path else "/v1"
     calls: list[tuple[ModelApi, str, dict[str, Any]]] = [
         (ModelApi.OPENAI_CHAT, "/chat/completions", chat),
         (ModelApi.OPENAI_RESPONSES, "/responses", responses),
         (ModelApi.ANTHROPIC_MESSAGES, "/messages", messages),
     ]
+    targets = [(api, before + path, body) for api, path, body in calls]
+    stream = f"/v1beta/models/{quote(model, safe='')}:streamGenerateContent?alt=sse"
     return [
-        GatewayRequest(api, "POST", before + path, _headers(api), json.dumps(body).encode())
-        for api, path, body in calls
+        GatewayRequest(api, "POST", target, _headers(api), json.dumps(body).encode())
+        for api, target, body in (*targets, (ModelApi.GEMINI, stream, gemini))
     ]
 
 
@@ -105,6 +115,8 @@ def _headers(api: ModelApi) -> dict[str, str]:
     headers = {"content-type": "application/json", "accept-encoding": "identity"}
     if api is ModelApi.ANTHROPIC_MESSAGES:
         return headers | {"x-api-key": apis.KEY, "anthropic-version": "2023-06-01"}
+    if api is ModelApi.GEMINI:
+        return headers | {"x-goog-api-key": apis.KEY}
     return headers | {"authorization": apis.BEARER + apis.KEY}
 
 

@@ -47,11 +47,13 @@ class GatewayRequest:
 
 @dataclass(frozen=True)
 class UpstreamAnswer:
-    """An answer whose body arrives piece by piece, as the server sends it, decompressed if that is possible."""
+    """An answer whose body arrives piece by piece, as the server sends it, decompressed if that is possible.
+    ``resent``: how often the call was sent again because the server closed a connection of an earlier call."""
 
     status: int
     headers: Mapping[str, str]
     body: AsyncIterator[bytes]
+    resent: int = 0
 
 
 class Upstream(Protocol):

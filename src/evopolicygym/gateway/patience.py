@@ -20,11 +20,10 @@ from evopolicygym.gateway import apis
 from evopolicygym.gateway.call_limits import CallAdmission, CallTotals, SuiteLimitReached
 from evopolicygym.gateway.exchange import GatewayRequest, Upstream, UpstreamAnswer
 from evopolicygym.gateway.metering import ModelMeter
-from evopolicygym.gateway.upstream import UntrustedServer, whole
+from evopolicygym.gateway.upstream import NoAnswer, UntrustedServer, whole
 
 PASSING: Final = frozenset({408, 429, 500, 502, 503, 504, 529})
-# The first is for lost connections alone: a server may close an idle one just when the next call goes out on it.
-WAITS_S: Final = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+WAITS_S: Final = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 LEAST_S: Final = 1.0  # whatever a server's `Retry-After` says
 DEFAULT_S: Final = 600.0
 
@@ -51,11 +50,12 @@ class SharedWaits(Protocol):
 
 @dataclass(frozen=True)
 class PatientAnswer:
-    """An answer, and what it took to get it."""
+    """An answer, and what it took to get it. ``resent``: beside the attempts, as of an ``UpstreamAnswer``."""
 
     answer: UpstreamAnswer
     attempts: int
     waited_s: float
+    resent: int
 
 
 class Outage(OSError):
@@ -121,36 +121,37 @@ class Patience:
 
     async def send(self, upstream: Upstream, request: GatewayRequest) -> PatientAnswer:
         """Return the first answer that is no passing error, or the last error. Raise Outage if there is none."""
-        began, attempts, waited_s = time.monotonic(), 0, 0.0
+        began, attempts, waited_s, resent = time.monotonic(), 0, 0.0, 0
         while True:
             waited_s += await self._wait_for_others(began)
             attempts += 1
             outage: OSError | None = None
             answer: UpstreamAnswer | None = None
-            wait_s = WAITS_S[min(attempts, len(WAITS_S) - 1)]
+            wait_s = WAITS_S[min(attempts, len(WAITS_S)) - 1]
             try:
                 answer = await upstream.send(request)
             except UntrustedServer as error:
-                raise Outage(error, attempts, waited_s) from error
+                raise Outage(error, attempts + resent, waited_s) from error
             except OSError as error:
                 outage = error
+                resent += error.resent if isinstance(error, NoAnswer) else 0
                 self._trouble = f"the provider cannot be reached: {error}"
-                wait_s = WAITS_S[min(attempts, len(WAITS_S)) - 1]
             if answer is not None:
+                resent += answer.resent
                 if answer.status not in PASSING:
                     if answer.status < 400 and self._waiting:
                         self._since = time.monotonic()  # the agent was not kept from its work
-                    return PatientAnswer(answer, attempts, waited_s)
+                    return PatientAnswer(answer, attempts, waited_s, resent)
                 self._trouble = f"the provider answered with HTTP {answer.status}"
                 answer, body = await _held(answer)
                 wait_s = retry_after(answer.headers.get("retry-after"), wait_s)
                 if apis.is_final(request.api, answer.status, answer.headers, body):
-                    return PatientAnswer(answer, attempts, waited_s)
+                    return PatientAnswer(answer, attempts, waited_s, resent)
             if time.monotonic() + wait_s > began + self._seconds:
                 if answer is None:
                     assert outage is not None
-                    raise Outage(outage, attempts, waited_s) from outage
-                return PatientAnswer(answer, attempts, waited_s)
+                    raise Outage(outage, attempts + resent, waited_s) from outage
+                return PatientAnswer(answer, attempts, waited_s, resent)
             self._until = max(self._until, time.monotonic() + await self._shared(wait_s))
 
     async def _wait_for_others(self, began: float) -> float:

@@ -270,7 +270,8 @@ class Gateway:
         call.request = request
         patient = await self.patience.send(route.upstream, request)
         call.is_troubled = call.is_troubled or patient.attempts > 1
-        call.attempts, call.waited_s = call.attempts + patient.attempts, call.waited_s + patient.waited_s
+        call.attempts += patient.attempts + patient.resent
+        call.waited_s += patient.waited_s
         return patient
 
     async def _pass_on(

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import re
 import ssl
 import sys
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from evopolicygym.errors import UserError
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.bodies import BodyDecoder, decoded
-from evopolicygym.gateway.exchange import GatewayRequest, UpstreamAnswer
+from evopolicygym.gateway.exchange import GatewayRequest, ModelApi, UpstreamAnswer
 from evopolicygym.gateway.masking import SecretMask
 
 if TYPE_CHECKING:
     import aiohttp
+    from yarl import URL
 
 CONNECT_S: Final = 30.0
 SILENCE_S: Final = 1800.0  # without a byte from the server; models think for many minutes before they answer
+KEPT_TRIED: Final = 8  # connections of earlier calls on which a call is tried, if the server closes one after the other
 MAX_HEAD_BYTES: Final = 1 << 16
 MAX_ERROR_BYTES: Final = 1 << 20
+VERSIONS: Final = {ModelApi.ANTHROPIC_MESSAGES: "/v1", ModelApi.GEMINI: "/v1beta"}
+TARGET_VERSION: Final = re.compile(r"/v\d+[a-z]*\d*(?=/)")
+BASE_VERSION: Final = re.compile(r"/v\d+[a-z]*\d*$")
 LOST_WITH_COMPRESSION: Final = ("content-encoding", "content-length")
 NOT_PASSED: Final = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer",
@@ -81,6 +88,22 @@ class ModelServer:
         return urllib.request.getproxies().get(url.scheme)
 
 
+class NoAnswer(ConnectionError):
+    """The server did not answer. ``resent``: as of an ``UpstreamAnswer``."""
+
+    def __init__(self, reason: str, resent: int) -> None:
+        super().__init__(reason)
+        self.resent = resent
+
+
+@dataclass
+class _Sending:
+    """``is_kept``: whether a connection of an earlier call is used. ``resent``: how often such a one was closed."""
+
+    is_kept: bool = False
+    resent: int = 0
+
+
 class HttpUpstream:
     """The provider itself. Make it in the event loop that uses it."""
 
@@ -90,7 +113,10 @@ class HttpUpstream:
 
         self._server, self._proxy, self._url = server, server.proxy, URL
         self._mask = SecretMask({**server.headers, "key": server.key or ""})
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_reuseconn.append(_note_kept_connection)
         self._session = aiohttp.ClientSession(
+            trace_configs=[trace],
             connector=aiohttp.TCPConnector(limit=0, ssl=tls, ttl_dns_cache=60),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=SILENCE_S),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -104,31 +130,49 @@ class HttpUpstream:
         import aiohttp
 
         headers, target = apis.put_key(request.headers, request.target, self._server.key or "")
-        path = self._server.path + target
+        path = self._server.path + versioned_target(self._server.path, request.api, target)
         url = self._url(self._server.origin + path, encoded=True)
         if url.raw_path_qs != (path or "/"):
             raise ValueError(f"{request.target!r} is no path and query")
+        sending = _Sending()
         try:
-            response = await self._session.request(
-                request.method,
-                url,
-                headers=headers | dict(self._server.headers),
-                data=request.body if request.method == "POST" else None,
-                allow_redirects=False,
-                proxy=self._proxy,
-            )
+            response = await self._response(request, url, headers | dict(self._server.headers), sending)
         except aiohttp.ClientConnectorCertificateError as error:
             raise UntrustedServer(f"its certificate is not trusted: {error.certificate_error}") from error
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise ConnectionError(f"{type(error).__name__}: {self.without_key(str(error))}") from error
+            raise NoAnswer(f"{type(error).__name__}: {self.without_key(str(error))}", sending.resent) from error
         answered = passed_on({name: self._mask.header(value) for name, value in response.headers.items()})
         if response.status >= 400:
-            return await self._error(response, answered)
+            return replace(await self._error(response, answered), resent=sending.resent)
         decoder, body = BodyDecoder(answered.get("content-encoding", ""), sys.maxsize), _body(response)
         if decoder.is_compressed:
             body = _decompressed(body, decoder)
             answered = {name: value for name, value in answered.items() if name not in LOST_WITH_COMPRESSION}
-        return UpstreamAnswer(response.status, answered, self._mask.stream(body))
+        return UpstreamAnswer(response.status, answered, self._mask.stream(body), sending.resent)
+
+    async def _response(
+        self, request: GatewayRequest, url: URL, headers: dict[str, str], sending: _Sending
+    ) -> aiohttp.ClientResponse:
+        """Send a call. If the server closes a connection of an earlier call instead of answering, send it again on
+        another one: a server may close such a connection at any time (llama.cpp does after every stream)."""
+        import aiohttp
+
+        while True:
+            sending.is_kept = False
+            try:
+                return await self._session.request(
+                    request.method,
+                    url,
+                    headers=headers,
+                    data=request.body if request.method == "POST" else None,
+                    allow_redirects=False,
+                    proxy=self._proxy,
+                    trace_request_ctx=sending,
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if not sending.is_kept or sending.resent == KEPT_TRIED:
+                    raise
+                sending.resent += 1
 
     async def _error(self, response: aiohttp.ClientResponse, headers: dict[str, str]) -> UpstreamAnswer:
         """Return an error whole and without the key, which some servers quote."""
@@ -150,6 +194,10 @@ class HttpUpstream:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+async def _note_kept_connection(_session: object, context: SimpleNamespace, _parameters: object) -> None:
+    context.trace_request_ctx.is_kept = True
 
 
 async def whole(body: bytes) -> AsyncIterator[bytes]:
@@ -181,6 +229,21 @@ async def _decompressed(body: AsyncIterator[bytes], decoder: BodyDecoder) -> Asy
     finally:
         if isinstance(body, AsyncGenerator):
             await body.aclose()
+
+
+def versioned_target(base: str, api: ModelApi, target: str) -> str:
+    """Return a call's path and query below the base URL's path, so that both together have the version of the API once:
+    some clients add it to the base URL of Anthropic and Gemini, and some expect it there.
+
+    >>> versioned_target("/v1", ModelApi.ANTHROPIC_MESSAGES, "/v1/messages")
+    '/messages'
+    >>> versioned_target("/gateway", ModelApi.ANTHROPIC_MESSAGES, "/messages")
+    '/v1/messages'
+    """
+    of_base, of_target = BASE_VERSION.search(base), TARGET_VERSION.match(target)
+    if of_base and of_target and of_base[0] == of_target[0]:
+        return target.removeprefix(of_target[0])
+    return target if of_base or of_target else VERSIONS.get(api, "") + target
 
 
 def passed_on(headers: Mapping[str, str]) -> dict[str, str]:

@@ -123,7 +123,8 @@ class Messages(Provider):
                 for tool in self.tools
             ]
         headers = {"x-api-key": self.key, "anthropic-version": "2023-06-01"}
-        answer = post(f"{self.url}/messages", body, headers)
+        base = self.url if self.url.endswith("/v1") else f"{self.url}/v1"  # its base URLs are written without
+        answer = post(f"{base}/messages", body, headers)
         content = answer["content"]
         text = "".join(block["text"] for block in content if block["type"] == "text")
         calls = [Call(b["id"], b["name"], b["input"]) for b in content if b["type"] == "tool_use"]
