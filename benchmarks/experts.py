@@ -36,8 +36,8 @@ The scale of normalised scores, version 2. Written by `python benchmarks/experts
 
 def measure_oracle(task: str, jobs: int) -> Expert:
     """Play the hand-written policy of a task on the held-out cases."""
-    targets = tomllib.loads((ORACLES / "targets.toml").read_text())
-    folder = ORACLES / targets[task.removeprefix("core16/")]["folder"]
+    target = tomllib.loads((ORACLES / "targets.toml").read_text())[task.removeprefix("core16/")]
+    folder = ORACLES / target.get("expert", target["folder"])
     result = evopolicygym.evaluate(folder, task, split="heldout", seeds="paper", cases=range(HELDOUT_CASES), jobs=jobs)
     if result.mean is None or result.faults:
         sys.exit(f"{task}: the judge failed on {len(result.faults)} cases; run it again")

@@ -41,6 +41,15 @@ def test_an_oracle_beats_its_target_through_the_jail(slug):
     assert target["threshold"] > target["trivial_best"]
 
 
+EXPERTS = [slug for slug, target in TARGETS.items() if "expert" in target]
+
+
+@pytest.mark.parametrize("slug", one_of_each_kind(EXPERTS))
+def test_an_expert_beats_the_oracle_through_the_jail(slug):
+    target = TARGETS[slug]
+    assert mean(slug, HERE / target["expert"], CASES) > mean(slug, HERE / target["folder"], CASES)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("slug", TARGETS)
 @pytest.mark.parametrize("play", ["zero", "low", "high", "random"])

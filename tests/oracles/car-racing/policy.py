@@ -24,7 +24,7 @@ ROWS, COLUMNS = np.clip(ROWS, 0, 82), np.clip(COLUMNS, 0, 95)
 
 FAST, SLOW = 105.0, 46.0
 """Wanted speed on a straight road and in the tightest bend."""
-BEND_COST = 85.0
+BEND_COST = 70.0
 """Loss of wanted speed per radian of bearing."""
 STEER = 1.5
 START_STEPS = 20

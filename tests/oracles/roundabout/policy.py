@@ -30,11 +30,11 @@ PLANS = np.array(
     ]
 )
 TIMES = DT * (1 + np.arange(HORIZON * TICKS))
-HIT_LENGTH, HIT_WIDTH, HIT_COST = 7.0, 2.8, 6.0
-NEAR_LENGTH, NEAR_WIDTH, NEAR_COST = 10.0, 4.8, 1.0
-WEIGHTS, SLOW_WEIGHT = (0.8, 0.8, 1.0), 0.4
+HIT_LENGTH, HIT_WIDTH, HIT_COST = 4.957, 2.063, 8.699
+NEAR_LENGTH, NEAR_WIDTH, NEAR_COST = 7.862, 2.28, 0.944
+WEIGHTS, SLOW_WEIGHT = (0.93, 0.986, 0.856), 0.456
 """Weights of leaving east, leaving north, staying in the ring, and of slowing down."""
-TRUST = 4.0
+TRUST = 5.587
 """Seconds after which predictions count only a third."""
 
 
