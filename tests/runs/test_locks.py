@@ -220,14 +220,17 @@ def first_hidden(root: Path) -> float:
 
 
 def waiting(*arguments: object) -> subprocess.Popen[str]:
-    """Start a command, and return when it has printed that it waits."""
+    """Start a command, and return when it has printed that it waits; on a slow machine progress lines come before."""
     process = subprocess.Popen(
         [*COMMAND, *with_task(*arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr
-    told = process.stderr.readline()
-    assert told.startswith("waiting: hidden cases"), told + process.stderr.read()
-    return process
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("waiting: hidden cases"):
+            return process
+    raise AssertionError("".join(said))
 
 
 def test_a_run_is_scored_after_other_agents_on_its_cases_ended(neighbour, tmp_path):
