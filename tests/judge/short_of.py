@@ -1,5 +1,5 @@
-"""Serve and score a run that twice has no disk space or no memory left. Prints what was answered, one JSON value a
-line."""
+"""Serve and score a run that has no disk space or no memory left, again and again. Prints what was answered, one JSON
+value a line."""
 
 from __future__ import annotations
 
@@ -56,6 +56,20 @@ def submit(url: str) -> int:
         return error.code
 
 
+def submit_on_a_full_disk(served: evopolicygym.ServedRun) -> list[int]:
+    """Fill the disk when a submission has been charged, and free it when the judge pauses."""
+    served.workspace.policy.write_text("import time\n" + POLICY.replace("return 0", "time.sleep(0.002); return 0"))
+    before, answers = served.remaining, []
+    thread = threading.Thread(target=lambda: answers.append(submit(served.api)))
+    thread.start()
+    while served.remaining == before:
+        time.sleep(0.01)
+    begin_shortage()
+    end_shortage_once_paused(served)
+    thread.join()
+    return answers
+
+
 small = {"budget": 4, "validation_cases": 2, "heldout_cases": 2, "seeds": "paper", "jobs": 1}
 with evopolicygym.serve("core16/acrobot", FOLDER / "run", **small) as served:
     served.workspace.policy.write_text(POLICY)
@@ -69,6 +83,8 @@ with evopolicygym.serve("core16/acrobot", FOLDER / "run", **small) as served:
     while served.progress.doing.startswith("paused") and time.monotonic() < deadline:
         time.sleep(0.1)
     print(json.dumps([submit(served.api), served.remaining]))
+    if SHORTAGE == "disk":
+        print(json.dumps([*submit_on_a_full_disk(served), served.remaining]))
     threading.Thread(target=end_shortage_once_paused, args=[served]).start()
     begin_shortage()
     print(json.dumps(served.finish().outcome))

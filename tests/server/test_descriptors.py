@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import resource
+import select
 import socket
 import subprocess
 import sys
@@ -167,7 +168,9 @@ def become_short(server: Server, gate: Gate, spare: int, key: str, kill: bool) -
             if kill:
                 os.kill(worker(server), 9)
             gate.open()
-            return read_response(connection)
+            log = server.root / "logs" / "judge.log"
+            assert wait_until(lambda: select.select([connection], [], [], 0)[0] or "paused: no" in log.read_text())
+        return read_response(connection)
 
 
 def worker(server: Server) -> int:
@@ -194,17 +197,17 @@ def test_without_a_descriptor_for_the_snapshot_a_submission_is_free(server):
     check_that_all_is_well(server, before)
 
 
-def test_without_a_descriptor_for_the_feedback_a_submission_is_refunded(server, gate):
+def test_without_a_descriptor_for_the_feedback_a_submission_waits(server, gate):
     """The log, too, has to be open already: where the failure is written down is where the server once died."""
     before = descriptors(server)
-    assert check_the_books(server, *become_short(server, gate, 0, "none", kill=False), "none") == "refunded"
+    assert check_the_books(server, *become_short(server, gate, 0, "none", kill=False), "none") == "ok"
     assert "Too many open files" in (server.root / "logs" / "judge.log").read_text()
     check_that_all_is_well(server, before)
 
 
-def test_without_a_descriptor_for_a_worker_a_submission_is_refunded(server, gate):
+def test_without_a_descriptor_for_a_worker_a_submission_waits(server, gate):
     before = descriptors(server)
-    assert check_the_books(server, *become_short(server, gate, 0, "none", kill=True), "none") == "refunded"
+    assert check_the_books(server, *become_short(server, gate, 0, "none", kill=True), "none") == "ok"
     check_that_all_is_well(server, before)
 
 

@@ -7,6 +7,7 @@ loop wait. It is reported on stderr, because every file of the run may be on the
 from __future__ import annotations
 
 import errno
+import logging
 import mmap
 import os
 import re
@@ -34,6 +35,7 @@ UNSEEN: Final = 3  # failures in a row for a shortage that no probe sees: then i
 # A fault of a worker process arrives as text, in which Python writes the number of a system error like this.
 ERRNO: Final = re.compile(r"\[Errno (\d{1,3})\]")
 NO_THREAD: Final = "can't start new thread"  # a RuntimeError of Python, without a number
+log = logging.getLogger(__name__)
 
 
 class Resource(StrEnum):
@@ -99,6 +101,7 @@ class ShortagePause:
             if resource is None or self.resource is resource:
                 return resource is not None
             self.resource, self._began, self._pauses = resource, time.monotonic(), self._pauses + 1
+        log.warning("paused: no %s left", resource, exc_info=error)
         remedy = REMEDIES[resource].format(root=self._root, pid=os.getpid())
         self._notify(
             f"{WAITING_PREFIX}the judge of {self._root} has no {resource} left, and pauses. Nothing is lost and "

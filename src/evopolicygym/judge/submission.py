@@ -7,6 +7,7 @@ same result, for the same charge.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from evopolicygym.judge.feedback import FeedbackWriter, change, summarize, worst
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
 from evopolicygym.judge.protocol import Reason, Refusal, SubmitRequest, Verdict
+from evopolicygym.judge.shortage import scarce_resource
 from evopolicygym.judge.state import RunPhase, RunState, Submission
 from evopolicygym.limits import WORKSPACE_FEEDBACK_BYTES
 from evopolicygym.sandbox.checkpoints import Checkpoint, SnapshotRefused, remove_tree
@@ -85,13 +87,16 @@ def _closed(state: RunState) -> str:
     return text
 
 
-def execute(judge: Judge, submission: Submission) -> None:
-    """Take a charged submission to its verdict. A fault of the judge refunds it and delivers nothing."""
+def execute(judge: Judge, submission: Submission, stop: threading.Event | None = None) -> None:
+    """Take a charged submission to its verdict. While the machine lacks something, wait and play it again, for the same
+    charge: an agent that fills the disk gains nothing. When ``stop`` is set meanwhile, raise; the submission stays
+    charged, to be continued. Any other fault of the judge refunds it and delivers nothing."""
     try:
-        _judge(judge, submission)
+        judge.shortage.retry(lambda: _judge(judge, submission), stop)
     except Exception as fault:  # errors of the policy are results, so this is the judge's own
+        if stop and stop.is_set() and scarce_resource(fault):
+            raise
         log.exception("%s failed and is refunded", submission.name)
-        judge.shortage.begin(fault)
         remove_tree(judge.paths.feedback / submission.name)
         text = ERROR_WITHHELD if judge.context.task.view.is_blind else str(fault) or type(fault).__name__
         judge.record(Refunded(submission.number, text, is_permanent(fault)), from_reserve=True)

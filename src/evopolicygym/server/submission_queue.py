@@ -96,7 +96,8 @@ class SubmissionQueue:
 
     def _execute(self, accepted: Submission) -> None:
         """Execute a submission. If not even its refund could be written, execute it again when it can."""
-        self._judge.shortage.retry(lambda: submission.execute(self._judge, accepted), self._stopped)
+        stop = self._stopped
+        self._judge.shortage.retry(lambda: submission.execute(self._judge, accepted, stop), stop)
 
     def _after(self, number: int, work: asyncio.Future[None]) -> None:
         del self._work[number]
