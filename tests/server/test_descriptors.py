@@ -147,6 +147,11 @@ def test_the_number_of_waiting_submissions_is_bounded(server, gate):
     check_that_all_is_well(server, before)
 
 
+def is_answered_or_paused(server: Server, connection: socket.socket) -> bool:
+    log = (server.root / "logs" / "judge.log").read_text()
+    return bool(select.select([connection], [], [], 0)[0]) or "paused: no" in log
+
+
 def submit_short(server: Server, spare: int, key: str) -> tuple[int, str]:
     """Short from the request on: at the snapshot, or later."""
     server.policy(f"# {key}\n{policy_source()}")  # no checkpoint that is there already
@@ -155,7 +160,8 @@ def submit_short(server: Server, spare: int, key: str) -> tuple[int, str]:
         read_response(connection)
         with short(server, spare):
             ask(connection, server, key)
-            return read_response(connection)
+            assert wait_until(lambda: is_answered_or_paused(server, connection))
+        return read_response(connection)
 
 
 def become_short(server: Server, gate: Gate, spare: int, key: str, kill: bool) -> tuple[int, str]:
@@ -168,8 +174,7 @@ def become_short(server: Server, gate: Gate, spare: int, key: str, kill: bool) -
             if kill:
                 os.kill(worker(server), 9)
             gate.open()
-            log = server.root / "logs" / "judge.log"
-            assert wait_until(lambda: select.select([connection], [], [], 0)[0] or "paused: no" in log.read_text())
+            assert wait_until(lambda: is_answered_or_paused(server, connection))
         return read_response(connection)
 
 

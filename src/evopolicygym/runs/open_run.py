@@ -82,8 +82,7 @@ class OpenRun:
         failpoint("record-written")
 
     def _read_code(self) -> None:
-        submissions = self.judge.state.submissions.values()
-        hashes = {submission.charged.checkpoint.hash for submission in submissions} - set(self._code)
+        hashes = {each.charged.checkpoint.hash for each in self.judge.state.submissions.values()} - set(self._code)
         reader = SourceReader()
         with ThreadPoolExecutor(self.settings.jobs) as readers:
             facts = readers.map(lambda name: reader.read(self.paths.checkpoints / name), hashes)

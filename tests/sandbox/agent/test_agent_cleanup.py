@@ -71,7 +71,7 @@ def marked(mark: str) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (folder / "cmdline").read_text():
+            if mark.encode() in (folder / "cmdline").read_bytes():
                 found.append(int(folder.name))
         except OSError:
             continue
