@@ -147,9 +147,14 @@ def test_the_number_of_waiting_submissions_is_bounded(server, gate):
     check_that_all_is_well(server, before)
 
 
-def is_answered_or_paused(server: Server, connection: socket.socket) -> bool:
-    log = (server.root / "logs" / "judge.log").read_text()
-    return bool(select.select([connection], [], [], 0)[0]) or "paused: no" in log
+def pauses(server: Server) -> int:
+    log = server.root / "logs" / "judge.log"
+    return log.read_text().count("paused: no") if log.exists() else 0
+
+
+def wait_for_answer_or_pause(server: Server, connection: socket.socket, before: int) -> None:
+    """A pause lasts as long as the shortage, so that there is no answer before its end."""
+    assert wait_until(lambda: select.select([connection], [], [], 0)[0] or pauses(server) > before)
 
 
 def submit_short(server: Server, spare: int, key: str) -> tuple[int, str]:
@@ -158,9 +163,10 @@ def submit_short(server: Server, spare: int, key: str) -> tuple[int, str]:
     with connect(server) as connection:
         connection.sendall(request_head(server, method="GET", path="/info"))
         read_response(connection)
+        before = pauses(server)
         with short(server, spare):
             ask(connection, server, key)
-            assert wait_until(lambda: is_answered_or_paused(server, connection))
+            wait_for_answer_or_pause(server, connection, before)
         return read_response(connection)
 
 
@@ -170,11 +176,12 @@ def become_short(server: Server, gate: Gate, spare: int, key: str, kill: bool) -
     with connect(server) as connection:
         ask(connection, server, key)
         assert wait_until(lambda: list((server.root / "feedback").glob(".staged-*/episodes/ep_*")))
+        before = pauses(server)
         with short(server, spare):
             if kill:
                 os.kill(worker(server), 9)
             gate.open()
-            assert wait_until(lambda: is_answered_or_paused(server, connection))
+            wait_for_answer_or_pause(server, connection, before)
         return read_response(connection)
 
 
