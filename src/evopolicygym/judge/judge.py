@@ -49,7 +49,7 @@ class RunContext:
 
 @dataclass
 class RunActivity:
-    """What the owner of a run is doing now, for progress lines; nothing of it is kept or decides anything.
+    """The present activity of the owner of a run, for progress lines; nothing of it is kept or decides anything.
 
     ``episodes`` of the submission or of the hidden pass that is being played have ended. ``next_attempt_at``: when the
     agent is prompted, or its model asked, again after an error (by time.monotonic), None if nothing waits for that.

@@ -1,5 +1,5 @@
-"""What the agents without a model share: the spaces and the scale of their entries, which cases to play, and evaluation
-(write a policy to the workspace, submit it, read the recorded episodes)."""
+"""Shared parts of the agents without a model: the spaces and the scale of their entries, which cases to play, and
+evaluation (write a policy to the workspace, submit it, read the recorded episodes)."""
 
 from __future__ import annotations
 

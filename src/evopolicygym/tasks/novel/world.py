@@ -1,5 +1,5 @@
-"""What the families of generated tasks share: the parts of every task (an environment, an expert that knows its rules,
-and the texts about it), and a canvas for its pictures."""
+"""Shared parts of the families of generated tasks: what every task consists of (an environment, an expert that knows
+its rules, and the texts about it), and a canvas for its pictures."""
 
 from __future__ import annotations
 
