@@ -31,10 +31,10 @@ def test_every_control_is_an_action_and_back(space):
     schema = json_safe(schema_of(space))
     for seed in range(5):
         controls = np.random.default_rng(seed).normal(size=features.width(schema)) * 2.0
-        action = features.action(schema, controls)
+        action = features.action_maker(schema)(controls)
         assert space.contains(np.int64(action) if isinstance(action, int) else action)
         if space is not SPACES[3]:  # a picture's bytes are rounded
-            again = features.action(schema, features.controls_of(schema, action))
+            again = features.action_maker(schema)(features.controls_of(schema, action))
             assert str(again) == str(action)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from disguise_helpers import disguised
 from evopolicygym.agents.builtin.evaluator import RecordedEpisode, Spaces
-from evopolicygym.agents.builtin.policies.features import action, controls_of, entries
+from evopolicygym.agents.builtin.policies.features import action_maker, controls_of, entries
 from evopolicygym.agents.builtin.tuner.dynamics import Dynamics
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.registry import find_task
@@ -28,7 +28,7 @@ def learned(task: Task, cases=(0, 1), steps=200) -> Dynamics:
         random = np.random.default_rng(case)
         seen, done, rewards = [env.reset(seed=case)[0]], [], []
         for _ in range(steps):
-            done.append(action(spaces.action, spread * random.normal(size=spaces.controls)))
+            done.append(action_maker(spaces.action)(spread * random.normal(size=spaces.controls)))
             observation, reward, terminated, truncated, _ = env.step(do(done[-1]))
             seen.append(observation)
             rewards.append(float(reward))

@@ -11,7 +11,7 @@ from evopolicygym.agents.builtin.learners.networks import TrainableNetwork
 from evopolicygym.agents.builtin.learners.ppo import advantages_of, discounted
 from evopolicygym.agents.builtin.learners.rl import BATCH, learn_by_playing, make_algorithm
 from evopolicygym.agents.builtin.learners.search import Transitions
-from evopolicygym.agents.builtin.policies.features import FINE, action, entries
+from evopolicygym.agents.builtin.policies.features import FINE, action_maker, entries
 from evopolicygym.baselines.rollouts import play_episode, spaces_of
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.registry import find_task
@@ -47,7 +47,7 @@ class DirectPlayer:
         self.controls = []
         while not done:
             self.controls.append(actor.controls(rows[-1]))
-            observation, reward, done, _, _ = env.step(action(self.spaces.action, self.controls[-1]))
+            observation, reward, done, _, _ = env.step(action_maker(self.spaces.action)(self.controls[-1]))
             rows.append(entries(self.spaces.observation, observation, FINE))
             rewards.append(reward)
         return Transitions(np.array(rows), np.array(rewards), True)

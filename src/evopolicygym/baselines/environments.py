@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from evopolicygym.agents.builtin.evaluator import Spaces
 from evopolicygym.agents.builtin.policies.actor import Vector
-from evopolicygym.agents.builtin.policies.features import FINE, entries
-from evopolicygym.baselines.rollouts import action_maker, spaces_of
+from evopolicygym.agents.builtin.policies.features import FINE, action_maker, entries
+from evopolicygym.baselines.rollouts import spaces_of
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.splits import SIZES, Split, Splits
 from evopolicygym.tasks.task import Task

@@ -47,7 +47,8 @@ class Actor:
 
     def outputs(self, features: Vector) -> Vector:
         """Return the output of the last layer for one observation, or for rows of them."""
-        values: Vector = np.clip((features - self.mean) / self.scale, -FARTHEST, FARTHEST)
+        values: Vector = (features - self.mean) / self.scale
+        values = np.minimum(np.maximum(values, -FARTHEST), FARTHEST)  # half the time of np.clip
         for weights, bias in self.layers[:-1]:
             values = values @ weights + bias
             values = np.maximum(values, 0.0) if self.is_relu else np.tanh(values)

@@ -5,6 +5,8 @@ score is taken).
 """
 
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,13 +77,21 @@ def blocks(image: Vector, count: int = COARSE.blocks) -> Vector:
     parts."""
     if image.ndim < 2:
         return np.array([part.mean() for part in np.array_split(image.ravel(), count * count)])
-    sizes = []
-    for axis in (0, 1):
-        parts = np.array_split(np.arange(image.shape[axis]), min(count, image.shape[axis]))
-        image = np.add.reduceat(image, [part[0] for part in parts], axis)
+    rows, columns, area = block_layout(image.shape, count)
+    sums = np.add.reduceat(np.add.reduceat(image, rows, 0), columns, 1)
+    return np.ravel(sums / area) / 255.0
+
+
+@cache
+def block_layout(shape: tuple[int, ...], count: int) -> tuple[list[int], list[int], Vector]:
+    """The first row and the first column of each block of a picture, and the number of pixels in each block."""
+    firsts, sizes = [], []
+    for length in shape[:2]:
+        parts = np.array_split(np.arange(length), min(count, length))
+        firsts.append([int(part[0]) for part in parts])
         sizes.append(np.array([len(part) for part in parts], dtype=float))
-    area = np.outer(*sizes).reshape(image.shape[:2] + (1,) * (image.ndim - 2))
-    return np.ravel(image / area) / 255.0
+    area = np.outer(*sizes)
+    return firsts[0], firsts[1], area.reshape(area.shape + (1,) * (len(shape) - 2))
 
 
 def width(space: dict[str, Any]) -> int:
@@ -98,27 +108,34 @@ def width(space: dict[str, Any]) -> int:
     return math.prod(space["shape"])
 
 
-def action(space: dict[str, Any], controls: Vector) -> Any:
-    """The action that the controls stand for."""
+def action_maker(space: dict[str, Any]) -> Callable[[Vector], Any]:
+    """Return a function from controls to the action that they stand for. What depends on the space alone is computed
+    once: in every step, it took longer than the step of a MuJoCo environment."""
     match space["type"]:
         case "Dict":
-            parts = split(space["spaces"].values(), controls)
-            return {key: action(child, part) for (key, child), part in zip(space["spaces"].items(), parts, strict=True)}
+            makers = {key: action_maker(child) for key, child in space["spaces"].items()}
+            ends = part_ends(space["spaces"].values())
+            return lambda controls: {
+                key: make(part) for (key, make), part in zip(makers.items(), np.split(controls, ends), strict=True)
+            }
         case "Tuple":
-            return tuple(
-                action(child, part)
-                for child, part in zip(space["spaces"], split(space["spaces"], controls), strict=True)
+            children, ends = [action_maker(child) for child in space["spaces"]], part_ends(space["spaces"])
+            return lambda controls: tuple(
+                make(part) for make, part in zip(children, np.split(controls, ends), strict=True)
             )
         case "Discrete":
-            return int(space["start"] + np.argmax(controls))
+            start = space["start"]
+            return lambda controls: int(start + np.argmax(controls))
         case "MultiDiscrete":
-            parts = np.split(controls, np.cumsum(np.ravel(space["nvec"]))[:-1])
-            chosen = np.array([np.argmax(part) for part in parts]).reshape(space["shape"])
-            return (np.asarray(space["start"]) + chosen).astype(space["dtype"])
+            first, ends = np.asarray(space["start"]), np.cumsum(np.ravel(space["nvec"]))[:-1]
+            return lambda controls: (
+                first + np.array([np.argmax(part) for part in np.split(controls, ends)]).reshape(space["shape"])
+            ).astype(space["dtype"])
         case "MultiBinary":
-            return (controls > 0.0).astype(space["dtype"]).reshape(space["shape"])
+            return lambda controls: (controls > 0.0).astype(space["dtype"]).reshape(space["shape"])
     centre, half = middle(space)
-    return (centre + half * np.clip(controls, -1.0, 1.0).reshape(space["shape"])).astype(space["dtype"])
+    shape, dtype = tuple(space["shape"]), np.dtype(space["dtype"])
+    return lambda controls: (centre + half * np.minimum(np.maximum(controls, -1.0), 1.0).reshape(shape)).astype(dtype)
 
 
 def controls_of(space: dict[str, Any], taken: Any) -> Vector:
@@ -139,8 +156,9 @@ def controls_of(space: dict[str, Any], taken: Any) -> Vector:
     return np.ravel((np.asarray(taken, dtype=float) - centre) / np.where(half > 0.0, half, 1.0))
 
 
-def split(spaces: Any, controls: Vector) -> list[Vector]:
-    return np.split(controls, np.cumsum([width(child) for child in spaces])[:-1])
+def part_ends(spaces: Any) -> NDArray[np.int_]:
+    """Where the controls of each of several spaces end, but for the last."""
+    return np.cumsum([width(child) for child in spaces])[:-1]
 
 
 def middle(space: dict[str, Any]) -> tuple[Vector, Vector]:

@@ -7,14 +7,14 @@ import json
 from pathlib import Path
 
 import numpy as np
-from features import action, entries
+from features import action_maker, entries
 
 SETTINGS = json.loads(Path(__file__).with_name("parameters.json").read_text())
 
 
 class Policy:
     def __init__(self, obs_space, action_space, env_meta):
-        self.obs_space, self.action_space = obs_space, action_space
+        self.obs_space, self.make_action = obs_space, action_maker(action_space)
         self.used = np.array(SETTINGS["used"], dtype=int)
         names = ("mean", "scale", "weights", "bias", "mixing", "offset")
         self.mean, self.scale, self.weights, self.bias, self.mixing, self.offset = (
@@ -27,4 +27,4 @@ class Policy:
     def act(self, obs):
         normal = (entries(self.obs_space, obs)[self.used] - self.mean) / self.scale
         drive = np.tanh(self.weights @ normal + self.bias)
-        return action(self.action_space, self.offset + self.mixing @ drive)
+        return self.make_action(self.offset + self.mixing @ drive)

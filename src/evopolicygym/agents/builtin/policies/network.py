@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 from actor import Actor
-from features import FINE, action, entries
+from features import FINE, action_maker, entries
 
 with np.load(Path(__file__).with_name("weights.npz")) as file:
     ACTOR = Actor(dict(file))
@@ -12,10 +12,10 @@ with np.load(Path(__file__).with_name("weights.npz")) as file:
 
 class Policy:
     def __init__(self, obs_space, action_space, env_meta):
-        self.obs_space, self.action_space = obs_space, action_space
+        self.obs_space, self.make_action = obs_space, action_maker(action_space)
 
     def reset(self, episode_index):
         ACTOR.reset()
 
     def act(self, obs):
-        return action(self.action_space, ACTOR.controls(entries(self.obs_space, obs, FINE)))
+        return self.make_action(ACTOR.controls(entries(self.obs_space, obs, FINE)))

@@ -8,14 +8,15 @@ import json
 from pathlib import Path
 
 import numpy as np
-from features import action, entries, width
+from features import action_maker, entries, width
 
 SETTINGS = json.loads(Path(__file__).with_name("parameters.json").read_text())
 
 
 class Policy:
     def __init__(self, obs_space, action_space, env_meta):
-        self.obs_space, self.action_space = obs_space, action_space
+        self.obs_space, self.make_action = obs_space, action_maker(action_space)
+        self.width = width(action_space)
         self.bias = np.array(SETTINGS["bias"])
         self.spread = SETTINGS["spread"]
         self.hold = SETTINGS["hold"]
@@ -27,6 +28,6 @@ class Policy:
         if self.step == 0:
             self.random = np.random.default_rng(list(entries(self.obs_space, obs).tobytes()))
         if self.step % self.hold == 0:
-            self.noise = self.random.normal(size=width(self.action_space))
+            self.noise = self.random.normal(size=self.width)
         self.step += 1
-        return action(self.action_space, self.bias + self.spread * self.noise)
+        return self.make_action(self.bias + self.spread * self.noise)

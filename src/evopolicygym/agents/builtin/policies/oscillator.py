@@ -7,14 +7,14 @@ import json
 from pathlib import Path
 
 import numpy as np
-from features import action
+from features import action_maker
 
 SETTINGS = json.loads(Path(__file__).with_name("parameters.json").read_text())
 
 
 class Policy:
     def __init__(self, obs_space, action_space, env_meta):
-        self.action_space = action_space
+        self.make_action = action_maker(action_space)
         self.turn = 2.0 * np.pi * SETTINGS["frequency"]  # per step
         self.sine, self.cosine, self.offset = (np.array(SETTINGS[name]) for name in ("sine", "cosine", "offset"))
 
@@ -26,4 +26,4 @@ class Policy:
         self.step += 1
         effort = min(1.0, angle / (2.0 * np.pi))
         wave = self.sine * np.sin(angle) + self.cosine * np.cos(angle)
-        return action(self.action_space, effort * (self.offset + wave))
+        return self.make_action(effort * (self.offset + wave))

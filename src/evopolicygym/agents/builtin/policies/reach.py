@@ -8,14 +8,15 @@ import json
 from pathlib import Path
 
 import numpy as np
-from features import action, entries, width
+from features import action_maker, entries, width
 
 SETTINGS = json.loads(Path(__file__).with_name("parameters.json").read_text())
 
 
 class Policy:
     def __init__(self, obs_space, action_space, env_meta):
-        self.obs_space, self.action_space = obs_space, action_space
+        self.obs_space, self.make_action = obs_space, action_maker(action_space)
+        self.width = width(action_space)
         self.error, self.velocity, self.basis, self.live = (
             np.array(SETTINGS[name], dtype=int) for name in ("error", "velocity", "basis", "live")
         )
@@ -30,9 +31,9 @@ class Policy:
         x = entries(self.obs_space, obs)
         wanted = self.rate * self.motion_to_zero(x)
         wanted *= min(1.0, self.limit / max(np.abs(wanted / self.push).max(), 1e-9))
-        controls = np.zeros(width(self.action_space))
+        controls = np.zeros(self.width)
         controls[self.live] = self.gain * (wanted - x[self.velocity]) / self.push if len(self.velocity) else wanted
-        return action(self.action_space, controls)
+        return self.make_action(controls)
 
     def motion_to_zero(self, x):
         """Damped least squares: exact where the Jacobian is well conditioned, modest where it is not."""
