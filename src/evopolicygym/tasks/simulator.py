@@ -9,7 +9,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from functools import cache
 from typing import Any, Final
 
@@ -51,7 +51,8 @@ def make(task: Task, video: bool = False, stock: bool = False) -> Any:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*The environment roundabout-v0 is out of date.*")
         try:
-            env = gymnasium.make(task.env_id, disable_env_checker=True, **options, **task.env_options)
+            with _kept_models(task, stock):
+                env = gymnasium.make(task.env_id, disable_env_checker=True, **options, **task.env_options)
         except (Exception, SystemExit) as error:
             missing = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
             raise UserError(
@@ -64,6 +65,14 @@ def make(task: Task, video: bool = False, stock: bool = False) -> Any:
 
         env = apply_shift(env, task)
     return env
+
+
+def _kept_models(task: Task, stock: bool) -> AbstractContextManager[None]:
+    if "mujoco" not in task.requires or implementation(task, stock) == "stock":
+        return nullcontext()
+    from evopolicygym.fast.mujoco_models import kept_models
+
+    return kept_models()
 
 
 def implementation(task: Task, stock: bool = False) -> str:

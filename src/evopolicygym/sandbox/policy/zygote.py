@@ -34,7 +34,16 @@ from evopolicygym.sandbox.runtime import Runtime
 
 Message = dict[str, Any]
 MESSAGE_BYTES = 1 << 20
-NUMPY = ("numpy", "numpy.random", "scipy")
+COMMON = (
+    "dataclasses",
+    "hashlib",
+    "json",
+    "pathlib",
+    "numpy.typing",
+    "zipfile",
+    "encodings.cp437",
+)  # the last: np.load
+NUMPY = ("numpy", "numpy.random", "scipy", *COMMON)
 SCIPY = (*NUMPY, "scipy.linalg", "scipy.optimize", "scipy.signal", "scipy.spatial", "scipy.sparse")
 
 
