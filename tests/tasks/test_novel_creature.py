@@ -162,9 +162,9 @@ def test_a_picture_follows_the_creature(aim: Aim) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_short_search_finds_a_gait_that_beats_trivial_policies(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(creature_gait, "STEPS", 12_000)
-    monkeypatch.setattr(creature_gait, "FINAL_STEPS", 2_000)
-    monkeypatch.setattr(creature_gait, "FINAL_CASES", 4)
+    for name, value in {"SHORT_STEPS": 8_000, "WHOLE_STEPS": 2_000, "FINAL_CASES": 2}.items():
+        monkeypatch.setattr(creature_gait, name, value)
+    monkeypatch.setattr(creature_gait, "SCREENS", ((4, 2),))
     world, seeds = replace(world_of(level, 11), horizon=100), range(2)
     chance = returns(world, lambda env: lambda _: env.np_random.uniform(-1.0, 1.0, world.model.nu), seeds)
     still = returns(world, lambda _: lambda __: np.zeros(world.model.nu), seeds)
@@ -176,12 +176,23 @@ def test_a_short_search_finds_a_gait_that_beats_trivial_policies(level: int, mon
 
 
 @pytest.mark.parametrize("level", [1, 2])
-def test_gaits_in_a_plane_are_tried_towards_both_sides(level: int) -> None:
-    world = world_with(Aim.PLACES, level)
-    search, env = creature_gait.GaitSearch(world), env_of(world)
-    for _ in range(3):
-        sides = []
-        for case in next(search.cases):
-            env.reset(seed=case)
-            sides.append(env.aside()[0])
-        assert sides == [1.0, -1.0]
+def test_gaits_in_a_plane_are_found_for_both_sides(level: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"SHORT_STEPS": 2_000, "WHOLE_STEPS": 1, "FINAL_CASES": 1, "SCREENS": ()}.items():
+        monkeypatch.setattr(creature_gait, name, value)
+    world = replace(world_with(Aim.PLACES, level), horizon=40)
+    env = env_of(world)
+    forwards, backwards = world.gait.rhythms
+    for place, numbers in ((1.0, forwards), (-1.0, backwards)):
+        env.reset(seed=0)
+        env.aim_at((place, 0.0))
+        alone = creature_gait.Gait(world, (numbers,)).player(env)
+        assert np.array_equal(world.gait.player(env)(None), alone(None))
+
+
+def test_a_trial_that_is_cut_short_expects_the_rest_to_be_like_its_second_half() -> None:
+    world = replace(world_with(Aim.FAR, 1), horizon=60)
+    search = creature_gait.GaitSearch(world)
+    gait = creature_gait.Gait(world, (np.zeros(len(creature_gait._widths(world))),))
+    whole, half = search.trial(gait, 0, 60), search.trial(gait, 0, 30)
+    assert search.steps <= 90 and np.isfinite((whole, half)).all()
+    assert search.trial(gait, 0, 60) == whole

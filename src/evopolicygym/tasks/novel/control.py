@@ -241,15 +241,16 @@ class Planner:
     def _values(self, plans: Vector) -> Vector:
         env, system, motion = self._env, self._system, self._motion
         motion.state[:] = env.motion.state
-        total = np.zeros(len(plans))
+        errors = np.empty((self.STEPS, len(plans)))
         for step in range(self.STEPS + system.delay):
             ahead = step - system.delay
             motion.command[:] = env.waiting[step] if step < system.delay else plans[:, ahead]
             motion.advance()
             if ahead >= 0:
-                error = motion.position @ system.driven - system.wanted(env.steps + step + 1)
-                total += CLOSE * np.exp(-0.5 * (error / system.width) ** 2) + FAR / (1.0 + error * error)
-        return total
+                np.matmul(motion.position, system.driven, out=errors[ahead])
+                errors[ahead] -= system.wanted(env.steps + step + 1)
+        rewards = CLOSE * np.exp(-0.5 * (errors / system.width) ** 2) + FAR / (1.0 + errors * errors)
+        return np.asarray(rewards.sum(axis=0))
 
 
 def draw(generator: np.random.Generator, level: int) -> ControlWorld:

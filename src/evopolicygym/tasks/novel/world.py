@@ -24,7 +24,8 @@ class World(Protocol):
     failure_return: float
 
     def make(self, render_mode: str | None = None) -> Any:
-        """Return a new Gymnasium environment. With ``rgb_array`` it can draw itself."""
+        """Return a new Gymnasium environment. With ``rgb_array`` it can draw itself. Where its attribute ``observes``
+        is set to False it may return None for observations, which saves time."""
 
     def expert(self, env: Any) -> Act:
         """Return the best known way to play an environment that was just reset. It may read the environment's state."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from evopolicygym.tasks.novel.arcade.game import ArcadeEnv, Game, Thing
 from evopolicygym.tasks.novel.arcade.kinds import KindMotion
-from evopolicygym.tasks.novel.arcade.pictures import SIDE, UNIT
+from evopolicygym.tasks.novel.arcade.pictures import HEADINGS, SIDE, UNIT
 
 STEPS: Final = 24  # looked ahead; more are worse, since a plan is valued for its first shot alone
 DISCOUNT: Final = 0.97  # per step
@@ -31,7 +31,9 @@ class LookAhead:
         self._game, self._env = game, env
         self._generator = np.random.default_rng(0)
         controls = game.controls
-        self._turn, self._push = np.array(controls.turn), np.array(controls.push)
+        # Tables by action * HEADINGS + heading; those of pushes have a row for x and one for y.
+        self._turn = np.array(controls.turn).reshape(-1)
+        self._push = np.ascontiguousarray(np.array(controls.push).reshape(-1, 2).T)
         self._plans = np.array(_library(controls.shoots, controls.rest, len(controls.names), self._generator))
         self._best = self._plans[0]
         self._discounts = DISCOUNT ** np.arange(STEPS + 1)
@@ -50,7 +52,7 @@ class LookAhead:
         plans = np.tile(self._best, (1 + VARIATIONS, 1))
         starts = self._generator.integers(0, STEPS // 2, VARIATIONS).tolist()
         lengths = self._generator.integers(1, 8, VARIATIONS).tolist()
-        actions = self._generator.integers(0, len(self._turn), VARIATIONS).tolist()
+        actions = self._generator.integers(0, len(self._game.controls.names), VARIATIONS).tolist()
         for number, (start, length, action) in enumerate(zip(starts, lengths, actions, strict=True), 1):
             plans[number, start : start + length] = action
         return plans
@@ -78,46 +80,53 @@ class LookAhead:
     def _moves(self, plans: Array) -> tuple[Array, Array, Array]:
         """Return where the player is at every step of every plan, and its heading."""
         env, controls = self._env, self._game.controls
-        place = np.tile((env.x, env.y), (len(plans), 1))
-        speed = np.tile((env.speed_x, env.speed_y), (len(plans), 1))
-        heading = np.full(len(plans), env.heading)
-        least, most = np.array(controls.bounds, float).T
-        places, headings = np.empty((len(plans), STEPS, 2)), np.empty(plans.shape, int)
+        actions = np.ascontiguousarray(plans.T) * HEADINGS  # by step, which is fastest one after the other
+        headings, heading = np.empty(actions.shape, int), np.full(len(plans), env.heading)
         for step in range(STEPS):
-            actions = plans[:, step]
-            heading = self._turn[actions, heading]
-            speed = controls.keep * speed + self._push[actions, heading]
-            place = np.minimum(np.maximum(place + speed, least), most)
-            places[:, step], headings[:, step] = place, heading
-        return places[:, :, 0], places[:, :, 1], headings
+            heading = self._turn.take(actions[step] + heading, out=headings[step])
+        pushes, places = self._push.take(actions + headings, axis=1), np.empty((2, *actions.shape))
+        place, speed = (env.x, env.y), (env.speed_x, env.speed_y)
+        for axis, (least, most) in enumerate(controls.bounds):
+            now, velocity = (np.full(len(plans), float(start[axis])) for start in (place, speed))
+            for push, there in zip(pushes[axis], places[axis], strict=True):
+                velocity *= controls.keep
+                velocity += push
+                now += velocity
+                np.minimum(np.maximum(now, least, out=now), most, out=now)
+                there[:] = now
+        x, y = (np.ascontiguousarray(along.T) for along in places)
+        return x, y, np.ascontiguousarray(headings.T)
 
     def _ways(self, things: list[Thing], across: Array, down: Array) -> Array:
-        """Return the positions of all things: (plans or 1, steps, things, 2)."""
+        """Return the positions of all things: (2, plans or 1, steps, things)."""
         chasing = [n for n, thing in enumerate(things) if thing.kind.motion is KindMotion.CHASE]
-        ways = np.full((len(across) if chasing else 1, STEPS, len(things), 2), GONE, np.int16)
+        ways = np.full((2, len(across) if chasing else 1, STEPS, len(things)), GONE, np.int16)
         for number, thing in enumerate(things):
             if thing.kind.motion is not KindMotion.CHASE:
                 age = self._env.steps - thing.born
                 coming = thing.track[age + 1 : age + 1 + STEPS]
-                ways[:, : len(coming), number] = coming
+                ways[:, :, : len(coming), number] = coming.T[:, None]
         for number in chasing:
-            self._chase(things[number], ways[:, :, number], across, down)
+            self._chase(things[number], ways[:, :, :, number], across, down)
         return ways
 
     def _chase(self, thing: Thing, way: Array, across: Array, down: Array) -> None:
-        x, y = (np.full(len(way), value, np.int16) for value in (thing.x, thing.y))
+        x, y = (np.full(len(across), value, np.int16) for value in (thing.x, thing.y))
         age, speed = self._env.steps - thing.born, thing.kind.speed
         for step in range(min(STEPS, thing.kind.life - age - 1)):
             pixels = int(speed * (age + step + 1)) - int(speed * (age + step))
             x = x + np.minimum(np.maximum(across[:, step] - x, -pixels), pixels)
             y = y + np.minimum(np.maximum(down[:, step] - y, -pixels), pixels)
-            way[:, step, 0], way[:, step, 1] = x, y
+            way[0, :, step], way[1, :, step] = x, y
 
     def _contacts(self, things: list[Thing], ways: Array, across: Array, down: Array) -> Array:
         """Return the step at which each thing is first touched, by plan; ``STEPS`` if it is not."""
         reach = self._reaches[[thing.number for thing in things]].astype(np.int16)
-        near = abs(ways[:, :, :, 0] - across[:, :, None]) <= reach
-        near &= abs(ways[:, :, :, 1] - down[:, :, None]) <= reach
+        from_left, from_top = ways + reach
+        # A distance from -reach to reach, plus reach, is at most 2 * reach; negative numbers are large without a sign.
+        most = (2 * reach).astype(np.uint16)
+        near = (from_left - across[:, :, None]).view(np.uint16) <= most
+        near &= (from_top - down[:, :, None]).view(np.uint16) <= most
         return _first(near)
 
     def _hits(self, plans: Array, things: list[Thing], ways: Array, x: Array, y: Array, headings: Array) -> Array:
@@ -139,7 +148,7 @@ class LookAhead:
             np.where(flown > 0, start[rows, when][:, None] + flown * speed[:, None], -1.0)
             for start, speed in ((x, speed_x), (y, speed_y))
         )
-        own = self._hit_first(things, ways if len(ways) == 1 else ways[rows], *shots)
+        own = self._hit_first(things, ways if ways.shape[1] == 1 else ways[:, rows], *shots)
         hits[rows] = np.minimum(hits[rows], own)
         return hits
 
@@ -147,8 +156,8 @@ class LookAhead:
         """Return when a shot hits each thing; it hits only the first one in its way."""
         reach = self._shot_reaches[[thing.number for thing in things]]
         reach = np.where([thing.kind.stops_shots for thing in things], reach, -1).astype(np.float32)
-        near = abs(ways[:, :, :, 0] - x[:, :, None].astype(np.float32)) <= reach
-        near &= abs(ways[:, :, :, 1] - y[:, :, None].astype(np.float32)) <= reach
+        near = abs(ways[0] - x[:, :, None].astype(np.float32)) <= reach
+        near &= abs(ways[1] - y[:, :, None].astype(np.float32)) <= reach
         near &= ((x >= 0) & (x < SIDE) & (y >= 0) & (y < SIDE))[:, :, None]
         steps = _first(near)
         is_first = np.arange(len(things))[None] == steps.argmin(axis=1)[:, None]

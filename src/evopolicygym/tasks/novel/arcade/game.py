@@ -97,7 +97,7 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
         self._reaches = [game.reach(kind, game.player[0]) for kind in game.kinds]
         shot = game.shooting.sprite if game.shooting else None
         self._shot_reaches = [game.reach(kind, shot) if shot else 0 for kind in game.kinds]
-        self._picture: Any = None
+        self.observes = True
         self.reset(seed=0)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -115,7 +115,7 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
         self.due: dict[int, float] = {}
         self.reward = 0.0
         self._schedule = self._appearances()
-        return self._draw(), {}
+        return self._draw() if self.observes else None, {}
 
     def _appearances(self) -> dict[int, list[tuple[int, list[float]]]]:
         """Draw when things appear, and the numbers that place them."""
@@ -146,7 +146,8 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
             if is_over:
                 reward += min(0.0, math.fsum(self.due.values()))
         self.reward = max(-1.0, min(1.0, reward))
-        return self._draw(), self.reward, is_over, self.steps >= game.horizon, {}
+        picture = self._draw() if self.observes else None
+        return picture, self.reward, is_over, self.steps >= game.horizon, {}
 
     def _move(self, action: int) -> float:
         """Move the player; return the cost of a shot if there was one."""
@@ -265,12 +266,11 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
         if game.shooting:
             sprites += [(game.shooting.sprite, int(x + 0.5), int(y + 0.5)) for x, y, _, _ in self.shots]
         sprites.append((game.player[self.heading], *self.place))
-        self._picture = compose(game.background.at(self.steps), sprites)
-        return self._picture
+        return compose(game.background.at(self.steps), sprites)
 
     def render(self) -> Any:
         """Draw the picture enlarged, in a frame that shows the last reward: green a gain, red a loss."""
         value = self.reward - self.game.alive
         frame = (70, 190, 90) if value > 0.05 else (215, 60, 50) if value < -0.05 else (45, 45, 50)
-        picture = np.repeat(np.repeat(self._picture, ENLARGED, axis=0), ENLARGED, axis=1)
+        picture = np.repeat(np.repeat(self._draw(), ENLARGED, axis=0), ENLARGED, axis=1)
         return np.stack([np.pad(picture[:, :, k], ENLARGED, constant_values=frame[k]) for k in range(3)], axis=2)

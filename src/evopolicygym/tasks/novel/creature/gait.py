@@ -1,163 +1,241 @@
-"""The expert for generated creatures: a rhythm for every joint, tuned by CMA-ES on the true body."""
+"""The expert for generated creatures: a rhythm with feedback for every joint, tuned by CMA-ES on the true body.
+
+Gaits have many local optima, and most random ones hardly move. The search therefore tries many of them for a short
+time, keeps those whose neighbours are good, too, starts CMA-ES at a few of these, and continues with the best of the
+starts; first on short trials, at the end on whole episodes."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from evopolicygym.tasks.novel.creature.body import HORIZON, TIMESTEP_S, Aim, Vector
+from evopolicygym.tasks.novel.creature.body import EFFORT, TIMESTEP_S, Aim, Vector
 from evopolicygym.tasks.novel.world import Act
 
 if TYPE_CHECKING:
     from evopolicygym.tasks.novel.creature.world import CreatureEnv, CreatureWorld
 
-STEPS: Final = 200_000  # of the whole search: 1000 episodes, and more where loads fall early
-CASES: Final = 2  # that a gait is tried on; with one, gaits win that go well in one direction only
-RANDOM_SHARE: Final = 0.25  # of the steps, for random gaits; CMA-ES starts at the best one
-FINALISTS: Final = 8
+SHORT_STEPS: Final = 120_000  # of the environment, for short trials
+WHOLE_STEPS: Final = 60_000  # for whole episodes after them
+TRIAL: Final = 80  # steps of a short trial
+PATIENCE: Final = 50  # steps without new ground after which a trial is stopped
+RANDOM_SHARE: Final = 0.25  # of short trials, for random gaits
+START_SHARE: Final = 0.4  # of the short trials after them, for comparing starts of CMA-ES
+SCREENS: Final = ((32, 3), (8, 6))  # how many gaits are compared, and by how many trials of their neighbours
+STARTS: Final = 3
+WIDTH: Final = 0.5  # of neighbours and of the first samples of CMA-ES, in widths of random gaits
+WHOLE_CASES: Final = 2  # episodes for each sample
+FINALISTS: Final = 6
 FINAL_CASES: Final = 8
-FINAL_STEPS: Final = FINALISTS * FINAL_CASES * HORIZON
-WIDTH: Final = 0.25  # of the first samples of CMA-ES
-COMMON: Final = 3  # numbers of a rhythm that do not belong to a joint: frequency, stiffness, damping
-ROWS: Final = 6  # numbers of a joint: amplitude, offset, phase, what leaning adds to the offset, what turning adds to
-# amplitude and offset; the last two only in space
+IDLE_EFFORT: Final = 0.3 * EFFORT  # guessed cost of a step after a trial was stopped
+OUT_OF_REACH: Final = 1e3  # metres; a place that a creature cannot arrive at
+
+COMMON: Final = (0.5, 0.4, 0.4)  # widths of the logarithms of frequency, stiffness and damping
+BASE: Final = (2.0, 3.0, 0.1)  # frequency in Hz, stiffness and damping of a gait whose logarithms are 0
+# Widths of the weights of the signals: constant, rhythm, doubled rhythm, then feedback, in the order of ``_signals``.
+RHYTHM: Final = (0.35, 0.55, 0.55, 0.1, 0.1)
+PLANE: Final = (0.3, 0.05)
+PLANE_LOAD: Final = (0.15, 0.03)
+SPACE: Final = (0.1, 0.1, 0.1, 0.14, 0.14)
+SPACE_LOAD: Final = (0.1, 0.1)
 
 
 @dataclass(frozen=True)
 class Gait:
-    """Rhythms of all joints. Each joint aims at offset + amplitude * sin(2 pi frequency t + phase), in halves of its
-    range from its middle; the offset changes with how the creature leans and, in space, with where it should turn, as
-    the amplitude does. In a plane with places on both sides there are two rhythms, for forwards and backwards."""
+    """Rhythms of all joints. Each joint aims at a weighted sum of signals, in halves of its range from its middle. In
+    a plane with places on both sides there are two rhythms, for forwards and backwards."""
 
     world: CreatureWorld
-    numbers: Vector
+    rhythms: tuple[Vector, ...]
 
     def player(self, env: CreatureEnv) -> Act:
-        """Return the policy of an environment that was just reset. It reads joints and orientation from the state."""
-        if not _goes_both_ways(self.world):
-            return self._rhythm(env, self.numbers)
-        forwards, backwards = (self._rhythm(env, numbers) for numbers in np.split(self.numbers, 2))
-        return lambda observation: (forwards if env.aside()[0] > 0.0 else backwards)(observation)
+        """Return the policy of an environment that was just reset. It reads the true state."""
+        acts = [self._rhythm(env, numbers) for numbers in self.rhythms]
+        if len(acts) == 1:
+            return acts[0]
+        return lambda observation: acts[env.aside()[0] < 0.0](observation)
 
     def _rhythm(self, env: CreatureEnv, numbers: Vector) -> Act:
         world, body, data = self.world, self.world.body, env.data
-        frequency, stiffness, damping = np.exp(numbers[:COMMON]) * (1.2, 3.0, 0.1)
-        rows = np.zeros((ROWS, len(body.segments)))
-        given = numbers[COMMON:].reshape(-1, len(body.segments))
-        rows[: len(given)] = given
-        amplitude, offset, phase, leaning, turned_amplitude, turned_offset = rows
+        frequency, stiffness, damping = np.exp(numbers[: len(COMMON)]) * BASE
+        order = np.array(body.motors)  # all below is by motor
         middle, half, sign = (
-            np.array([getattr(segment, name) for segment in body.segments]) for name in ("middle", "half_range", "sign")
+            np.array([getattr(segment, name) for segment in body.segments])[order]
+            for name in ("middle", "half_range", "sign")
         )
-        root, joints, order = (3 if body.flat else 7), len(middle), np.array(body.motors)
+        weights = sign[:, None] * numbers[len(COMMON) :].reshape(-1, len(order)).T[order]
+        root, joints = (3 if body.flat else 7), len(order)
         angles, speeds = data.qpos[root : root + joints], data.qvel[root - (not body.flat) :][:joints]
-        rate = 2.0 * math.pi * float(frequency) * TIMESTEP_S * world.frames
+        rate, signals = 2.0 * math.pi * float(frequency) * TIMESTEP_S * world.frames, _signals(env)
+        if not body.servos:
+            weights *= stiffness
+            weights[:, 0] += sign * stiffness * middle / half
+        pull, brake = sign * stiffness / half, sign * damping
 
         def act(_: Any) -> Any:
-            target = offset + leaning * _lean(env)
-            size = amplitude
-            if not body.flat:
-                turn = _turn(env)
-                target += turn * turned_offset
-                size = amplitude + turn * turned_amplitude
-            target += size * np.sin(rate * env.steps + 3.0 * phase)
+            command = weights @ signals(rate * env.steps)
             if not body.servos:
-                target = stiffness * (target - (angles - middle) / half) - damping * speeds
-            return np.minimum(np.maximum(sign * target, -1.0), 1.0)[order].astype(np.float32)
+                command -= pull * angles[order] + brake * speeds[order]
+            return np.minimum(np.maximum(command, -1.0), 1.0).astype(np.float32)
 
         return act
 
 
 def find_gait(world: CreatureWorld) -> Gait:
-    """Search for the gait with the highest return: at random, then by CMA-ES from the best of these. The best few are
-    compared on more cases. The same world gives the same gait."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it warns that matplotlib, which only its plots need, is missing
-        import cma
-    search, generator = GaitSearch(world), np.random.default_rng(0)
-    options = {
-        "verbose": -9,
-        "seed": np.nan,  # leaves numpy's global state alone
-        "randn": lambda *shape: generator.standard_normal(shape),
-        "CMA_diagonal": True,
-        "CMA_stds": np.tile(_widths(world), 2 if _goes_both_ways(world) else 1),
-    }
-    strategy = cma.CMAEvolutionStrategy(search.best_random(generator), WIDTH, options)
-    while search.steps < STEPS - FINAL_STEPS:
-        samples, cases = strategy.ask(), next(search.cases)
-        strategy.tell(samples, [-float(np.mean(search.returns(sample, cases))) for sample in samples])
-    return Gait(world, search.best_of([*search.leaders(FINALISTS - 1), strategy.mean]))
+    """Search for the gait with the highest return. The same world gives the same gait."""
+    return GaitSearch(world).best()
 
 
 class GaitSearch:
-    """Tries gaits on the true body. ``steps`` is how many steps of the environment that took, ``cases`` are the next
-    seeds to try gaits on: with places on both sides, one that begins with each."""
+    """Tries gaits on the true body. ``steps`` is how many steps of the environment that took."""
 
     def __init__(self, world: CreatureWorld) -> None:
         self.world, self.steps = world, 0
-        self.cases = self._pairs() if _goes_both_ways(world) else _successive()
-        self._env: Any = world.make()
-        self._trials: list[tuple[float, Vector]] = []
+        env: Any = world.make()
+        env.observes = False
+        self._env = env
+        self._random, self._cases = np.random.default_rng(0), itertools.count()
+        self._widths = _widths(world)
 
-    def returns(self, numbers: Vector, cases: list[int]) -> list[float]:
-        gait, env, totals = Gait(self.world, numbers), self._env, []
-        for case in cases:
-            env.reset(seed=case)
-            act, is_over, total = gait.player(env), False, 0.0
-            while not is_over:
-                _, reward, terminated, truncated, _ = env.step(act(None))
-                total, is_over = total + reward, terminated or truncated
-            totals.append(total)
-            self.steps += env.steps
-        self._trials.append((sum(totals) / len(totals), numbers))
-        return totals
+    def best(self) -> Gait:
+        """Return the best gait that was found: on short trials for each side, then on whole episodes."""
+        sides = (1.0, -1.0) if self.world.body.flat and self.world.aim is Aim.PLACES else (0.0,)
+        starts = [self._best_start(side, self.steps + SHORT_STEPS // len(sides)) for side in sides]
+        strategy = self._strategy(
+            np.concatenate([start.mean for start in starts]), np.concatenate([start.stds for start in starts]), 1.0
+        )
+        trials: list[tuple[float, Vector]] = []
 
-    def best_random(self, generator: np.random.Generator) -> Vector:
-        """Return the best of random gaits; with places on both sides, the best for each side."""
-        cases, width, tried = next(self.cases), _widths(self.world), []
-        both = _goes_both_ways(self.world)
-        while self.steps < RANDOM_SHARE * STEPS:
-            numbers = width * generator.standard_normal(len(width))
-            tried.append((self.returns(np.tile(numbers, 2) if both else numbers, cases), numbers))
-        if both:
-            return np.concatenate([max(tried, key=lambda trial: trial[0][side])[1] for side in (0, 1)])
-        return max(tried, key=lambda trial: sum(trial[0]))[1]
+        def whole_return(numbers: Vector, cases: list[int]) -> float:
+            gait = Gait(self.world, tuple(np.split(numbers, len(sides))))
+            return _mean([self.trial(gait, case, self.world.horizon) for case in cases])
 
-    def leaders(self, count: int) -> list[Vector]:
-        return [numbers for _, numbers in sorted(self._trials, key=lambda trial: trial[0])[-count:]]
+        end = self.steps + WHOLE_STEPS
+        while self.steps < end:
+            samples, cases = strategy.ask(), self._next_cases(WHOLE_CASES)
+            values = [whole_return(sample, cases) for sample in samples]
+            strategy.tell(samples, [-value for value in values])
+            trials += zip(values, samples, strict=True)
+        leaders = [numbers for _, numbers in sorted(trials, key=lambda trial: trial[0])[1 - FINALISTS :]]
+        cases = self._next_cases(FINAL_CASES)
+        best = max([strategy.mean, *leaders], key=lambda numbers: whole_return(numbers, cases))
+        return Gait(self.world, tuple(np.split(best, len(sides))))
 
-    def best_of(self, finalists: list[Vector]) -> Vector:
-        cases = [case for _ in range(FINAL_CASES // CASES) for case in next(self.cases)]
-        return max(finalists, key=lambda numbers: sum(self.returns(numbers, cases)))
+    def trial(self, gait: Gait, case: int, steps: int, side: float = 0.0) -> float:
+        """Return the return of an episode, of which only ``steps`` are played: the rest is assumed to go on like the
+        second half of them. It is stopped earlier without new ground. A ``side`` has a place that is never reached."""
+        env, horizon = self._env, self.world.horizon
+        env.reset(seed=case)
+        if side:
+            env.aim_at((side * OUT_OF_REACH, 0.0))
+        act, total, at_half, progress, best = gait.player(env), 0.0, 0.0, 0, env.best
+        for step in range(1, steps + 1):
+            _, reward, has_fallen, _, _ = env.step(act(None))
+            total += reward
+            if step == steps // 2:
+                at_half = total
+            if env.best != best:
+                progress, best = step, env.best
+            if has_fallen or step - progress >= PATIENCE:
+                self.steps += step
+                return float(total) - (0.0 if has_fallen else IDLE_EFFORT * (horizon - step))
+        self.steps += steps
+        return float(total + (total - at_half) * (horizon - steps) / (steps - steps // 2))
 
-    def _pairs(self) -> Iterator[list[int]]:
-        waiting: dict[bool, list[int]] = {True: [], False: []}
-        for seed in itertools.count():
-            self._env.reset(seed=seed)
-            waiting[self._env.aside()[0] > 0.0].append(seed)
-            if all(waiting.values()):
-                yield [seeds.pop(0) for seeds in waiting.values()]
+    def _best_start(self, side: float, end: int) -> Any:
+        """Return the CMA-ES of one side that got farthest in short trials."""
+        starts = [self._strategy(numbers, self._widths, WIDTH) for numbers in self._screened(side, end)]
+        share = START_SHARE * (end - self.steps) / len(starts)
+        values = [self._evolve(start, side, self.steps + share) for start in starts]
+        best = starts[int(np.argmax(values))]
+        self._evolve(best, side, end)
+        return best
 
+    def _screened(self, side: float, end: int) -> list[Vector]:
+        """Return the random gaits that are best together with their neighbours."""
+        [case], random_end = self._next_cases(1), self.steps + RANDOM_SHARE * (end - self.steps)
+        gaits: list[tuple[list[float], Vector]] = []
+        while self.steps < random_end:
+            numbers = self._widths * self._random.standard_normal(len(self._widths))
+            gaits.append(([self._short(numbers, case, side)], numbers))
+        for count, trials in SCREENS:
+            gaits = sorted(gaits, key=lambda gait: _mean(gait[0]))[-count:]
+            cases = self._next_cases(trials)
+            for values, numbers in gaits:
+                values += [self._short(self._neighbour(numbers), case, side) for case in cases]
+        return [numbers for _, numbers in sorted(gaits, key=lambda gait: _mean(gait[0]))[-STARTS:]]
 
-def _successive() -> Iterator[list[int]]:
-    for first in itertools.count(0, CASES):
-        yield list(range(first, first + CASES))
+    def _neighbour(self, numbers: Vector) -> Vector:
+        return numbers + WIDTH * self._widths * self._random.standard_normal(len(numbers))
 
+    def _short(self, numbers: Vector, case: int, side: float) -> float:
+        return self.trial(Gait(self.world, (numbers,)), case, min(TRIAL, self.world.horizon), side)
 
-def _goes_both_ways(world: CreatureWorld) -> bool:
-    return world.body.flat and world.aim is Aim.PLACES
+    def _evolve(self, strategy: Any, side: float, end: float) -> float:
+        """Let CMA-ES improve until a number of steps; return the median of its last samples."""
+        medians: list[float] = []
+        while self.steps < end or not medians:
+            samples, [case] = strategy.ask(), self._next_cases(1)
+            values = [self._short(sample, case, side) for sample in samples]
+            strategy.tell(samples, [-value for value in values])
+            medians.append(float(np.median(values)))
+        return _mean(medians[-3:])
+
+    def _strategy(self, start: Vector, widths: Vector, width: float) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns that matplotlib, which only its plots need, is missing
+            import cma
+        options = {
+            "verbose": -9,
+            "seed": np.nan,  # leaves numpy's global state alone
+            "randn": lambda *shape: self._random.standard_normal(shape),
+            "CMA_diagonal": True,
+            "CMA_stds": widths,
+        }
+        return cma.CMAEvolutionStrategy(start, width, options)
+
+    def _next_cases(self, count: int) -> list[int]:
+        return list(itertools.islice(self._cases, count))
 
 
 def _widths(world: CreatureWorld) -> Vector:
-    """Return how far the numbers of random rhythms spread. Leaning and turning in space only correct them."""
-    spread = (0.6, 0.3, 0.7, 0.3) if world.body.flat else (0.6, 0.3, 0.7, 0.1, 0.2, 0.1)
-    return np.concatenate(((0.4, 0.4, 0.4), np.repeat(spread, len(world.body.segments))))
+    """Return how far the numbers of random gaits spread. Feedback only corrects them."""
+    body = world.body
+    feedback, load = (PLANE, PLANE_LOAD) if body.flat else (SPACE, SPACE_LOAD)
+    weights = RHYTHM + feedback + (load if body.load else ())
+    return np.concatenate((COMMON, np.repeat(weights, len(body.segments))))
+
+
+def _signals(env: CreatureEnv) -> Callable[[float], Vector]:
+    """Return a function from the phase of a rhythm to the signals that joints follow. In a plane, these are lean and
+    its rate, and angle and rate of the load; in space, lean to the front and aside, how the creature should turn, and
+    the two angles of the load."""
+    qpos, qvel, joints = env.data.qpos, env.data.qvel, len(env.world.body.segments)
+    carries = env.world.body.load is not None
+
+    def in_plane(phase: float) -> Vector:
+        sine, cosine = math.sin(phase), math.cos(phase)
+        signals = [1.0, sine, cosine, 2.0 * sine * cosine, cosine * cosine - sine * sine, math.sin(qpos[2]), qvel[2]]
+        if carries:
+            signals += (qpos[3 + joints], qvel[3 + joints])
+        return np.array(signals)
+
+    def in_space(phase: float) -> Vector:
+        sine, cosine, turn = math.sin(phase), math.cos(phase), _turn(env)
+        w, x, y, z = qpos[3:7].tolist()
+        signals = [1.0, sine, cosine, 2.0 * sine * cosine, cosine * cosine - sine * sine]
+        signals += (2.0 * (w * y - z * x), 2.0 * (w * x + y * z), turn, turn * sine, turn * cosine)
+        if carries:
+            signals += qpos[7 + joints : 9 + joints].tolist()
+        return np.array(signals)
+
+    return in_plane if env.world.body.flat else in_space
 
 
 def _turn(env: CreatureEnv) -> float:
@@ -168,10 +246,5 @@ def _turn(env: CreatureEnv) -> float:
     return left * math.cos(heading) - ahead * math.sin(heading)
 
 
-def _lean(env: CreatureEnv) -> float:
-    """Return the lean of the torso: the sine of its pitch."""
-    qpos = env.data.qpos
-    if env.world.body.flat:
-        return math.sin(float(qpos[2]))
-    w, x, y, z = qpos[3:7].tolist()
-    return float(2.0 * (w * y - z * x))
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -2,8 +2,8 @@
 
 A body of 2 to 6 limbs has to go far in a drawn direction, to go from place to place, or to go far with a load that must
 not fall. New ground is rewarded: standing still gives 0, going back and forth gives nothing more, and a fallen load
-costs. The expert is a rhythm for every joint, found by CMA-ES in ``gait.STEPS`` steps on the true body. SAC,
-which could be a better expert, is left out: it needs torch."""
+costs. The expert is a rhythm with feedback for every joint, found by CMA-ES on the true body (``gait.py``). SAC is left
+out: it needs torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from evopolicygym.tasks.novel.creature.picture import CreaturePalette, draw_pale
 from evopolicygym.tasks.novel.creature.text import describe_creature
 from evopolicygym.tasks.novel.world import Act
 
-VERSION: Final = 2
+VERSION: Final = 3
 KEPT: Final = {1: 1.0, 2: 0.9, 3: 0.7, 4: 0.5}  # share of velocities that are measured
 
 
@@ -98,6 +98,7 @@ class CreatureEnv(gymnasium.Env[Any, Any]):
         motors = world.model.nu
         self.observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (len(world.sensors),), np.float32)
         self.action_space = gymnasium.spaces.Box(-1.0, 1.0, (motors,), np.float32)
+        self.observes = True
         self.steps = 0
         self.way = world.heading  # angle of the way to the place, seen from the place before
         self.place = (0.0, 0.0)
@@ -117,7 +118,7 @@ class CreatureEnv(gymnasium.Env[Any, Any]):
             self._next_place((0.0, 0.0))
         self._forward(world.model, data)
         self.best = self._ground()
-        return self._observation(), {}
+        return self._observation() if self.observes else None, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         world, data = self.world, self.data
@@ -131,12 +132,17 @@ class CreatureEnv(gymnasium.Env[Any, Any]):
         if world.aim is Aim.PLACES and -ground < ARRIVED:
             gain += ARRIVAL
             self._next_place(self.position())
-            self.best = self._ground()
         command = data.ctrl
         effort = min(1.0, float(command @ command) / len(command))
         dropped = self.has_dropped()
         reward = world.scale * (gain - DROP * dropped) - EFFORT * effort
-        return self._observation(), reward, dropped, self.steps >= world.horizon, {}
+        observation = self._observation() if self.observes else None
+        return observation, reward, dropped, self.steps >= world.horizon, {}
+
+    def aim_at(self, place: tuple[float, float]) -> None:
+        """Let the creature go to a place from now on."""
+        self.place = place
+        self.best = self._ground()
 
     def position(self) -> tuple[float, float]:
         """Return where the torso is on the ground."""
@@ -191,7 +197,7 @@ class CreatureEnv(gymnasium.Env[Any, Any]):
         else:
             self.way += float(random.uniform(-TURN, TURN))
         distance = float(random.uniform(near, far))
-        self.place = (start[0] + distance * math.cos(self.way), start[1] + distance * math.sin(self.way))
+        self.aim_at((start[0] + distance * math.cos(self.way), start[1] + distance * math.sin(self.way)))
 
     def _standing(self) -> Vector:
         """Return the pose in which all joints are at 0 and the lowest part touches the ground."""
