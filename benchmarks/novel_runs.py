@@ -3,9 +3,10 @@
     python benchmarks/novel_runs.py play --keys 3 --jobs 16 --seconds 480                             # all tasks
     python benchmarks/novel_runs.py play --first-key 3 --keys 7 --levels 2 --jobs 16 --seconds 480    # more keys
 
-Suites of all keys are played at once, below runs/novel-baselines. The same command continues what was stopped. In the
-end, the records of finished runs are packed into reference/novel, one archive for each key; `python benchmarks/novel.py
-write` makes tables and a figure of them. Draws that benchmarks/novel.json has are not searched for again.
+Every task under every key is a suite of its own, below runs/novel-baselines; `--agent` plays some of its agents alone.
+The same command continues what was stopped. In the end, the records of finished runs are packed into reference/novel,
+one archive for each key; `python benchmarks/novel.py write` makes tables and a figure of them. Draws that
+benchmarks/novel.json has are not searched for again.
 """
 
 from __future__ import annotations
@@ -14,16 +15,13 @@ import argparse
 import io
 import json
 import os
-import signal
-import subprocess
-import sys
 import tarfile
 import tempfile
-import time
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
+from many_suites import TaskSuite, play_suites
 
 from evopolicygym.analysis.entrants import name_alone
 from evopolicygym.analysis.leaderboard.keys import KeyMean, key_tables
@@ -38,67 +36,37 @@ SUITE = REPOSITORY / "suites" / "novel-baselines.toml"
 RUNS = REPOSITORY / "runs" / "novel-baselines"
 RECORDS = REPOSITORY / "reference" / "novel"
 CHECKS = REPOSITORY / "benchmarks" / "novel.json"
-AGENTS = ("starter", "shotgun", "tuner")
+AGENTS = ("starter", "shotgun", "random-search", "ars", "openes", "ga", "cma-es", "ppo", "sac", "tuner")
 FAMILY_ROWS = 2  # of the figure
-STOP_S = 20.0  # that a suite is given to stop
 
 
 def play(options: argparse.Namespace) -> None:
-    """Play the suite under every key at once, until all is done or the time is over; then pack the records."""
-    end = time.monotonic() + options.seconds
+    """Play the suite under every key, until all is done or the time is over; then pack the records."""
     os.environ[CACHE_VARIABLE] = str(RUNS / "cache")
     numbers = range(options.first_key, options.first_key + options.keys)
     for checked in read_checks(CHECKS).values():
         if checked.error is None and checked.key in numbers:
             checked.remember()
-    tasks = [
-        f"{NOVEL}/{family}-{level}" for family in options.families or FAMILIES for level in options.levels or LEVELS
-    ]
-    suites = [_start(number, tasks, max(1, options.jobs // options.keys)) for number in numbers]
-    for suite in suites:
-        try:
-            suite.wait(max(0.0, end - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            break
-    _stop([suite for suite in suites if suite.poll() is None])
+    names = [f"{family}-{level}" for level in options.levels or LEVELS for family in options.families or FAMILIES]
+    suites = [_suite(number, name, options.agent or AGENTS) for number in numbers for name in names]
+    complete = play_suites(suites, options.jobs, options.seconds)
+    print(f"{complete} of {len(suites)} suites are complete")
     for number in numbers:
         print(f"key {number}: {pack(number)} records", flush=True)
 
 
-def _start(number: int, tasks: list[str], jobs: int) -> subprocess.Popen[bytes]:
+def _suite(number: int, name: str, agents: Iterable[str]) -> TaskSuite:
+    """Return the suite of one task under one key."""
     RUNS.mkdir(parents=True, exist_ok=True)
     key = RUNS / f"{number}.key"
     key.write_text(sealing_key(number).hex())
     key.chmod(0o600)
-    settings = [f"splits.seal_key={json.dumps(str(key))}", f"tasks={json.dumps(tasks)}"]
-    command = [
-        sys.executable,
-        "-m",
-        "evopolicygym",
-        "suite",
-        "run",
-        str(SUITE),
-        "--folder",
-        str(RUNS / f"key-{number}"),
-    ]
-    for setting in settings:
-        command += ["--set", setting]
-    command += ["--jobs", str(jobs), "--parallel-runs", str(2 * jobs)]
-    with open(RUNS / f"{number}.log", "ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log)
-
-
-def _stop(suites: list[subprocess.Popen[bytes]]) -> None:
-    """Ask suites to stop; they can be continued. What does not stop is killed."""
-    for suite in suites:
-        suite.send_signal(signal.SIGINT)
-    deadline = time.monotonic() + STOP_S
-    for suite in suites:
-        try:
-            suite.wait(max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            suite.kill()
-            suite.wait()
+    settings = {
+        "splits.seal_key": json.dumps(str(key)),
+        "tasks": json.dumps([f"{NOVEL}/{name}"]),
+        "agents": "{" + ", ".join(f"{agent} = {{}}" for agent in agents) + "}",
+    }
+    return TaskSuite(SUITE, RUNS / f"key-{number}" / name, settings)
 
 
 def pack(number: int) -> int:
@@ -110,7 +78,7 @@ def pack(number: int) -> int:
                 file = packed.extractfile(member)
                 assert file is not None
                 records[member.name] = file.read()
-    for path in sorted((RUNS / f"key-{number}" / "runs").glob("*/run.json")):
+    for path in sorted((RUNS / f"key-{number}").glob("*/runs/*/run.json")):
         text = path.read_bytes()
         if json.loads(text)["outcome"] is not None:
             records[f"key-{number}/{path.parent.name}/run.json"] = text
@@ -138,23 +106,24 @@ def packed_runs(folder: Path) -> list[RunRecord]:
 
 
 def board_table(runs: list[RunRecord]) -> tuple[str, list[list[str]]]:
-    """Return the mean normalised scores of tasks that were played under the same keys by all agents."""
+    """Return the mean normalised scores of each agent on each task. Bold: the interval over keys is above 0."""
     means = _means(runs)
+    agents = [agent for agent in AGENTS if any(name == agent for _, name in means)]
     cells = []
     for family in FAMILIES:
         for level in LEVELS:
             row = {name: mean for (task, name), mean in means.items() if task == f"{NOVEL}/{family}-{level}"}
-            if len(row) == len(AGENTS):
-                counts = f"{row['tuner'].keys} | {row['tuner'].runs}"
-                cells.append([f"{family}-{level}", counts, *(_with_interval(row[name]) for name in AGENTS)])
-    return f"task | keys | runs | {' | '.join(AGENTS)}", cells
+            if row:
+                counts = min(mean.keys for mean in row.values()), min(mean.runs for mean in row.values())
+                scores = [_score(row[agent]) if agent in row else "-" for agent in agents]
+                cells.append([f"{family}-{level}", *map(str, counts), *scores])
+    return f"task | keys | runs | {' | '.join(agents)}", cells
 
 
-def _with_interval(mean: KeyMean) -> str:
+def _score(mean: KeyMean) -> str:
     number = mean.normalised
-    if number.interval is None:
-        return f"{number.value:.2f}"
-    return f"{number.value:.2f} ({number.interval.low:.2f} to {number.interval.high:.2f})"
+    is_above = number.interval is not None and number.interval.low > 0.0
+    return f"**{number.value:.2f}**" if is_above else f"{number.value:.2f}"
 
 
 def key_spread_table(runs: list[RunRecord]) -> tuple[str, list[list[str]]]:
@@ -224,6 +193,7 @@ def main() -> None:
     parser.add_argument("command", choices=("play",))
     parser.add_argument("--keys", type=int, default=3)
     parser.add_argument("--first-key", type=int, default=0)
+    parser.add_argument("--agent", action="append", choices=AGENTS, help="only this agent; repeatable")
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES))
     parser.add_argument("--levels", nargs="+", type=int, choices=LEVELS)
     parser.add_argument("--jobs", type=int, default=2)

@@ -1,0 +1,60 @@
+"""Play many small suites within a time limit, one for each task, and one slot for each of them.
+
+A suite with one slot keeps one core busy, and every run of it starts one simulator. One suite over all tasks starts a
+simulator for each run and core, and lets hidden scoring wait for other agents on the same task.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
+TIME_IS_OVER = 3
+STOP_S = 20.0  # that a command is given to stop, before it is told again
+
+
+@dataclass(frozen=True)
+class TaskSuite:
+    """A suite file, of which one task is played; ``settings`` replace values of the file."""
+
+    file: Path
+    folder: Path
+    settings: dict[str, str]
+
+    def command(self) -> list[str]:
+        chosen = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
+        slots = ["--jobs", "1", "--parallel-runs", "1", "--no-anchors"]
+        return [*COMMAND, "suite", "run", str(self.file), "--folder", str(self.folder), *slots, *chosen]
+
+
+def play_suites(suites: list[TaskSuite], at_once: int, seconds: float) -> int:
+    """Play suites, ``at_once`` of them at a time. Return how many are complete. The others can be continued."""
+    return run_all([suite.command() for suite in suites], at_once, seconds).count(0)
+
+
+def run_all(commands: list[list[str]], at_once: int, seconds: float) -> list[int]:
+    """Run commands, ``at_once`` of them at a time, and stop them when the time is over. Return their exit codes."""
+    deadline = time.monotonic() + seconds
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(lambda command: run_until(command, deadline), commands))
+
+
+def run_until(command: list[str], deadline: float) -> int:
+    """Run a command. When the time is over, tell it to stop, and after a while to stop at once."""
+    if time.monotonic() > deadline:
+        return TIME_IS_OVER
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    for limit in (deadline - time.monotonic(), STOP_S, STOP_S):
+        try:
+            return process.wait(max(0.0, limit))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+    process.kill()
+    process.wait()
+    return TIME_IS_OVER
