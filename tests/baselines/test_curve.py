@@ -7,18 +7,14 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 
-from evopolicygym.agents.builtin.policies.features import action, width
 from evopolicygym.analysis.exchange_rate import exchange_rate
 from evopolicygym.api.baseline import baseline_curve
 from evopolicygym.api.evaluate import evaluate
 from evopolicygym.baselines.curve import point_steps
-from evopolicygym.baselines.rollouts import action_maker, spaces_of
 from evopolicygym.errors import UserError
 from evopolicygym.reference.curves import MeasuredPoint, load_curve, load_curves
-from evopolicygym.tasks.registry import find_task
 from server_helpers import command
 
 TASK = "learnable_toys:Sorting-v0"
@@ -115,12 +111,3 @@ def test_a_point_repeats_as_an_evaluation_of_its_policy(tmp_path, curves):
     write_actor(trainer.actor, tmp_path / "policy")
     result = evaluate(tmp_path / "policy", TASK, split="heldout", seeds="paper", cases="0-2", jobs=1)
     assert (result.mean, result.checkpoint.hash) == (record.points[-1].heldout_mean, record.points[-1].checkpoint)
-
-
-@pytest.mark.parametrize("task", ["core16/half-cheetah", "core16/car-racing", "core16/acrobot"])
-def test_actions_are_made_with_the_bits_that_a_submitted_policy_makes_them_with(task):
-    space = spaces_of(find_task(task)).action
-    make = action_maker(space)
-    for controls in np.random.default_rng(0).normal(size=(50, width(space))):
-        mine, theirs = make(controls), action(space, controls)
-        assert np.array_equal(mine, theirs) and np.asarray(mine).dtype == np.asarray(theirs).dtype

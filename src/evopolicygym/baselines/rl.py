@@ -17,7 +17,7 @@ import numpy as np
 
 from evopolicygym.agents.builtin.learners.networks import NetworkShape
 from evopolicygym.agents.builtin.policies.actor import FARTHEST, Actor, Vector
-from evopolicygym.baselines.environments import EnvironmentPool
+from evopolicygym.baselines.environments import EnvironmentPool, fastest_processes
 from evopolicygym.baselines.rollouts import spaces_of
 from evopolicygym.errors import UserError
 from evopolicygym.files import write_json
@@ -64,7 +64,8 @@ class RlTrainer:
         shape = NetworkShape.of(spaces, ())
         meta = json.loads((folder / "rl.json").read_text()) if (folder / "rl.json").exists() else None
         begun = meta["steps"] if meta else 0
-        pool = EnvironmentPool(task, splits, (seed, begun), ENVIRONMENTS[name], jobs if jobs > 1 else 0)
+        processes = fastest_processes(task, splits, ENVIRONMENTS[name], jobs)
+        pool = EnvironmentPool(task, splits, (seed, begun), ENVIRONMENTS[name], processes)
         self._envs = make_vec_env(pool, shape, is_choice)
         self._envs.episodes = meta["episodes"] if meta else 0
         algorithm = {"ppo": sb3.PPO, "sac": sb3.SAC, "dqn": sb3.DQN}[name]
@@ -155,21 +156,23 @@ def make_vec_env(pool: EnvironmentPool, shape: NetworkShape, is_choice: bool) ->
             action: Any = gymnasium.spaces.Box(-1.0, 1.0, (shape.outputs,), np.float32)
             super().__init__(pool.count, observation, gymnasium.spaces.Discrete(shape.outputs) if is_choice else action)
             self._controls: Vector = np.zeros((pool.count, shape.outputs))
+            self._choices = np.eye(shape.outputs)
 
         def reset(self) -> Any:
             return pool.reset().astype(np.float32)
 
         def step_async(self, actions: Any) -> None:
-            self._controls = np.eye(shape.outputs)[actions] if is_choice else np.asarray(actions, dtype=float)
+            self._controls = self._choices[actions] if is_choice else np.asarray(actions, dtype=float)
 
         def step_wait(self) -> Any:
             now, rewards, terminated, truncated, last = pool.step(self._controls)
             dones = terminated | truncated
             infos: list[dict[str, Any]] = [{} for _ in range(pool.count)]
-            for number in np.flatnonzero(dones):
+            (ended,) = dones.nonzero()
+            for number in ended:
                 is_cut = bool(truncated[number])
                 infos[number] = {"terminal_observation": last[number].astype(np.float32), "TimeLimit.truncated": is_cut}
-            self.episodes += int(dones.sum())
+            self.episodes += len(ended)
             return now.astype(np.float32), rewards.astype(np.float32), dones, infos
 
         def close(self) -> None:

@@ -6,10 +6,10 @@ jail (baselines/curve.py)."""
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final, Self
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from evopolicygym.agents.builtin.evaluator import Spaces
 from evopolicygym.agents.builtin.learners.search import Rollouts
 from evopolicygym.agents.builtin.policies.actor import Actor, Vector
-from evopolicygym.agents.builtin.policies.features import FINE, action, entries, middle
+from evopolicygym.baselines.encoding import action_maker, feature_count, feature_writer
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.splits import Split, Splits
@@ -44,21 +44,6 @@ def spaces_of(task: Task) -> Spaces:
     return Spaces(json_safe(observation), json_safe(action_space))
 
 
-def action_maker(space: dict[str, Any]) -> Callable[[Vector], Any]:
-    """Return what makes actions of controls, with the same bits as `features.action`. The middle of a Box is computed
-    once: it took more than half of the time beside a step of a MuJoCo environment."""
-    if space["type"] != "Box":
-        return partial(action, space)
-    centre, half = middle(space)
-    shape, dtype = tuple(space["shape"]), np.dtype(space["dtype"])
-
-    def make(controls: Vector) -> Any:
-        bounded = np.minimum(np.maximum(controls, -1.0), 1.0)
-        return (centre + half * bounded.reshape(shape)).astype(dtype)
-
-    return make
-
-
 def play_episode(task: Task, spaces: Spaces, actor: Actor, seed: int) -> PlayedEpisode:
     """Play one episode to its end, in an environment of its own: not every environment forgets everything on reset."""
     env = simulator.make(task)
@@ -66,10 +51,12 @@ def play_episode(task: Task, spaces: Spaces, actor: Actor, seed: int) -> PlayedE
         observation = simulator.reset(env, seed)
         step = simulator.stepper(task, env)
         actor.reset()
-        make_action = action_maker(spaces.action)
+        make_action, write_features = action_maker(spaces.action), feature_writer(spaces.observation)
+        size = feature_count(spaces.observation)
         total, length, rows, done = 0.0, 0, [], False
         while not done:
-            features = entries(spaces.observation, observation, FINE)
+            features = np.empty(size)
+            write_features(observation, features)
             if length % EVERY == 0:
                 rows.append(features)
             observation, reward, terminated, truncated, _ = step(make_action(actor.controls(features)))
