@@ -42,9 +42,10 @@ def stock_environment(name: str) -> Callable[[], Any]:
     def make() -> Any:
         env = simulator.make(find_task(name), stock=True)
         if "minigrid" in find_task(name).requires:
-            from minigrid.wrappers import ImgObsWrapper
+            from minigrid import wrappers
 
-            env = ImgObsWrapper(env)
+            wrap: Any = wrappers.ImgObsWrapper
+            return wrap(env)
         return env
 
     return make

@@ -134,6 +134,32 @@ class TestWithTorch:
         assert longer.points[: len(first.points)] == first.points and longer.points[-1].steps >= 6000
         assert longer.points[-1].episodes > first.points[-1].episodes
 
+    def test_a_kill_while_a_state_is_saved_loses_only_that_one(self, tmp_path, monkeypatch):
+        from evopolicygym.baselines import rl
+
+        def trainer():
+            return rl.RlTrainer("dqn", find_task("learnable_toys:Sorting-v0"), PaperSplits(), 0, 1, tmp_path)
+
+        first = trainer()
+        first.train(1200, lambda: None)
+        first.save()
+        steps, size = first.steps, first._model.replay_buffer.pos
+        first.train(1400, lambda: None)
+        monkeypatch.setattr(rl, "write_json", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            first.save()
+        monkeypatch.undo()
+        again = trainer()
+        kept = again._model.replay_buffer
+        assert again.steps == steps and kept.pos == size and kept.observations[:size].any()
+        for name in rl.TRANSITIONS:
+            assert np.array_equal(getattr(kept, name)[:size], getattr(first._model.replay_buffer, name)[:size])
+        again.train(1500, lambda: None)
+        again.save()
+        assert [path.name for path in tmp_path.glob("steps-*")] == [f"steps-{again.steps}"]
+        first.close()
+        again.close()
+
     def test_a_method_that_does_not_fit_the_actions_is_refused(self, tmp_path):
         with pytest.raises(UserError, match="Use --algo dqn"):
             trained("Sorting", "sac", 100, tmp_path)

@@ -49,7 +49,9 @@ def action_maker(space: dict[str, Any]) -> Callable[[Vector], Any]:
 
     def make(controls: Vector) -> Any:
         bounded = np.minimum(np.maximum(controls, -1.0), 1.0)
-        return (centre + half * bounded.reshape(controls.shape[:-1] + shape)).astype(dtype)
+        if bounded.shape[-1:] != shape:
+            bounded = bounded.reshape(controls.shape[:-1] + shape)
+        return (centre + half * bounded).astype(dtype)
 
     return make
 

@@ -40,7 +40,7 @@ class TrainingEnvironment:
         self._random = np.random.default_rng(seed)
         self._env = simulator.make(task)
         self._write_features = feature_writer(spaces.observation)
-        self._length = 0
+        self._length, self._horizon = 0, task.horizon
 
     def reset(self, features: Vector) -> None:
         """Begin an episode, and write its first features."""
@@ -53,9 +53,10 @@ class TrainingEnvironment:
         """Write the next features. Return the reward, and whether the episode has terminated or was truncated."""
         observation, reward, terminated, truncated, _ = self._step(action)
         self._write_features(observation, features)
-        self._length += 1
-        is_cut = not terminated and (truncated or self._length >= self._task.horizon)
-        return float(reward), bool(terminated), bool(is_cut)
+        self._length = length = self._length + 1
+        if terminated:
+            return reward, True, False
+        return reward, False, bool(truncated) or length >= self._horizon
 
     def close(self) -> None:
         self._env.close()
@@ -63,13 +64,13 @@ class TrainingEnvironment:
 
 class Table:
     """A row for each environment: controls, features, the last features of an episode, reward, terminated, truncated.
-    Rows of the same memory can be tables of other processes."""
+    Rows of the same memory can be tables of other processes. ``results`` are the last three columns."""
 
     def __init__(self, memory: Any, spaces: Spaces, rows: slice = slice(None)) -> None:
         controls, features = spaces.controls, feature_count(spaces.observation)
         table = np.frombuffer(memory).reshape(-1, self.width(spaces))[rows]
-        self.controls, self.now, self.last, rest = np.split(table, np.cumsum([controls, features, features]), axis=1)
-        self.rewards, self.terminated, self.truncated = rest.T
+        parts = np.split(table, np.cumsum([controls, features, features]), axis=1)
+        self.controls, self.now, self.last, self.results = parts
 
     @staticmethod
     def width(spaces: Spaces) -> int:
@@ -99,9 +100,10 @@ class EnvironmentGroup:
             for (environment, _, last), action in zip(self._environments, actions, strict=True)
         ]
         table.now[:] = table.last
-        table.rewards[:], table.terminated[:], table.truncated[:] = zip(*results, strict=True)
-        for (environment, now, _), (_, terminated, truncated) in zip(self._environments, results, strict=True):
+        table.results[:] = results
+        for number, (_, terminated, truncated) in enumerate(results):
             if terminated or truncated:
+                environment, now, _ = self._environments[number]
                 environment.reset(now)
 
     def close(self) -> None:
@@ -176,8 +178,8 @@ class EnvironmentPool:
         self._send(STEP)
         self._own.step()
         self._wait()
-        ends = table.terminated > 0.0, table.truncated > 0.0
-        return table.now.copy(), table.rewards.copy(), *ends, table.last.copy()
+        rewards, terminated, truncated = table.results.T.copy()
+        return table.now.copy(), rewards, terminated > 0.0, truncated > 0.0, table.last.copy()
 
     def close(self) -> None:
         self._own.close()
