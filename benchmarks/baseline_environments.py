@@ -7,7 +7,8 @@ Eight environments play the same random actions, until an episode ends and then 
 `baseline curve` on this machine, with features in place of observations, and the stock environment as `gymnasium.make`
 returns it, in DummyVecEnv and SubprocVecEnv with their defaults. Stable-Baselines3 cannot read the text in observations
 of MiniGrid, so that the stock environment has the ImgObsWrapper of its tutorials. Rounds alternate; the best round of
-each is printed. Exits with 1 if ours are slower on any task.
+each is printed: steps per second, and microseconds of CPU time for a step in all processes together, which other work
+on the machine changes less. Exits with 1 if ours have fewer steps per second on any task.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,6 +38,9 @@ TASKS = (
     "car-racing"
 ).split()
 DIFFERENT_ACTIONS = 200
+HEADER = """\
+| task | processes | ours | DummyVecEnv | SubprocVecEnv | ours / best of theirs | CPU us: ours | Dummy | Subproc |
+|---|---|---|---|---|---|---|---|---|"""
 
 
 def stock_environment(name: str) -> Callable[[], Any]:
@@ -59,48 +64,60 @@ def random_actions(name: str, count: int) -> tuple[list[Any], list[Any]]:
     return list(controls.argmax(axis=2)) if spaces.is_choice else list(controls), stock
 
 
-def our_environments(name: str, count: int, most: int) -> tuple[Any, int]:
-    """Return what PPO steps in `baseline curve`, and the number of processes."""
+def our_environments(name: str, count: int, most: int) -> tuple[Any, EnvironmentPool]:
+    """Return what PPO steps in `baseline curve`, and the environments behind it."""
     from evopolicygym.baselines.rl import make_vec_env
 
     task, splits = find_task(name), PaperSplits()
     spaces, processes = spaces_of(task), fastest_processes(task, splits, count, most)
     pool = EnvironmentPool(task, splits, (0,), count, processes)
-    return make_vec_env(pool, NetworkShape.of(spaces, ()), spaces.is_choice), processes
+    return make_vec_env(pool, NetworkShape.of(spaces, ()), spaces.is_choice), pool
 
 
-def speed(envs: Any, actions: list[Any], seconds: float) -> float:
-    """Return the steps per second over so many seconds."""
-    began = time.perf_counter()
-    for steps, action in enumerate(itertools.cycle(actions), 1):
-        envs.step(action)
-        if (duration := time.perf_counter() - began) > seconds:
-            return float(envs.num_envs * steps / duration)
-    raise AssertionError
+class Contestant:
+    """Environments with their actions, and the best that they reached."""
+
+    def __init__(self, envs: Any, actions: list[Any], processes: list[Any]) -> None:
+        self.envs, self._actions = envs, itertools.cycle(actions)
+        self._pids = [os.getpid(), *(process.pid for process in processes)]
+        self.steps_per_s, self.cpu_us = 0.0, float("inf")
+        envs.reset()
+        envs.step(next(self._actions))
+
+    def play(self, seconds: float) -> None:
+        """Play for so many seconds."""
+        cpu, began, duration, steps = self._cpu_s(), time.perf_counter(), 0.0, 0
+        while duration < seconds:
+            self.envs.step(next(self._actions))
+            steps += self.envs.num_envs
+            duration = time.perf_counter() - began
+        self.steps_per_s = max(self.steps_per_s, steps / duration)
+        self.cpu_us = min(self.cpu_us, 1e6 * (self._cpu_s() - cpu) / steps)
+
+    def _cpu_s(self) -> float:
+        """Return the CPU seconds of the main threads of all processes."""
+        return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) for pid in self._pids) / 1e9
 
 
-def compare(name: str, options: argparse.Namespace) -> tuple[int, dict[str, float]]:
-    """Return the number of our processes, and the steps per second of the best round of each."""
+def compare(name: str, options: argparse.Namespace) -> tuple[int, list[Contestant]]:
+    """Return the number of our processes; and ours, DummyVecEnv and SubprocVecEnv after all rounds."""
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv
 
     count = options.environments
-    ours, processes = our_environments(name, count, options.jobs)
+    ours, pool = our_environments(name, count, options.jobs)
     our_actions, stock_actions = random_actions(name, count)
-    contestants = {
-        "ours": (ours, our_actions),
-        "DummyVecEnv": (DummyVecEnv([stock_environment(name)] * count), stock_actions),
-        "SubprocVecEnv": (SubprocVecEnv([stock_environment(name)] * count), stock_actions),
-    }
-    for envs, actions in contestants.values():
-        envs.reset()
-        speed(envs, actions, 0.0)
-    best = dict.fromkeys(contestants, 0.0)
+    dummy, subprocess = (kind([stock_environment(name)] * count) for kind in (DummyVecEnv, SubprocVecEnv))
+    contestants = [
+        Contestant(ours, our_actions, pool.processes),
+        Contestant(dummy, stock_actions, []),
+        Contestant(subprocess, stock_actions, subprocess.processes),
+    ]
     for _ in range(options.rounds):
-        for contestant, (envs, actions) in contestants.items():
-            best[contestant] = max(best[contestant], speed(envs, actions, options.seconds))
-    for envs, _ in contestants.values():
-        envs.close()
-    return processes, best
+        for contestant in contestants:
+            contestant.play(options.seconds)
+    for contestant in contestants:
+        contestant.envs.close()
+    return 1 + len(pool.processes), contestants
 
 
 def main() -> int:
@@ -114,15 +131,15 @@ def main() -> int:
     if importlib.util.find_spec("stable_baselines3") is None:
         print("stable-baselines3 is not installed, so there is nothing to compare: pip install '.[rl]'")
         return 0
-    print(
-        "| task | processes | ours | DummyVecEnv | SubprocVecEnv | ours / best of theirs |\n|---|---|---|---|---|---|"
-    )
+    print(HEADER)
     slower = []
     for name in options.task or TASKS:
-        processes, speeds = compare(f"core16/{name}", options)
-        ratio = speeds["ours"] / max(speeds["DummyVecEnv"], speeds["SubprocVecEnv"])
-        columns = " | ".join(f"{value:,.0f}" for value in speeds.values())
-        print(f"| {name} | {processes} | {columns} | {ratio:.2f} |", flush=True)
+        processes, contestants = compare(f"core16/{name}", options)
+        ours, *theirs = contestants
+        ratio = ours.steps_per_s / max(other.steps_per_s for other in theirs)
+        speeds = " | ".join(f"{contestant.steps_per_s:,.0f}" for contestant in contestants)
+        costs = " | ".join(f"{contestant.cpu_us:,.1f}" for contestant in contestants)
+        print(f"| {name} | {processes} | {speeds} | {ratio:.2f} | {costs} |", flush=True)
         slower += [name] if ratio <= 1.0 else []
     if slower:
         print(f"slower: {', '.join(slower)}")

@@ -145,7 +145,7 @@ class EnvironmentPool:
     def __init__(self, task: Task, splits: Splits, seed: tuple[int, ...], count: int, processes: int) -> None:
         self.count = count
         self._pipes: list[Connection] = []
-        self._processes: list[Any] = []
+        self.processes: list[Any] = []
         spaces = spaces_of(task)
         context = multiprocessing.get_context("spawn")
         memory = context.RawArray(ctypes.c_double, count * Table.width(spaces))
@@ -159,7 +159,7 @@ class EnvironmentPool:
             process.start()
             theirs.close()
             self._pipes.append(ours)
-            self._processes.append(process)
+            self.processes.append(process)
         seeds, rows = [(*seed, int(number)) for number in own], slice(0, len(own))
         self._own = EnvironmentGroup(task, splits, spaces, seeds, Table(memory, spaces, rows))
 
@@ -185,7 +185,7 @@ class EnvironmentPool:
         self._own.close()
         for pipe in self._pipes:
             pipe.close()
-        for process in self._processes:
+        for process in self.processes:
             process.join(5.0)
             process.kill()
 
