@@ -1,12 +1,15 @@
 """Plays the runs and trains the curves behind docs/baselines.md, within a time limit. The same command continues.
 
     python benchmarks/baselines.py search --folder FOLDER --jobs 16 --seconds 1500
-    python benchmarks/baselines.py search --folder FOLDER --jobs 16 --task core16/acrobot --agent ars
+    python benchmarks/baselines.py search --folder FOLDER --jobs 16 --task core16/acrobot --agent ars --seeds 1
     python benchmarks/baselines.py curves --folder FOLDER --jobs 16 --seconds 1500 --steps 1000000
+    python benchmarks/baselines.py curves --folder FOLDER --jobs 16 --seconds 1080 --seeds 1 \\
+        --agent ppo --agent sac --agent dqn --steps ppo=300000 --steps 50000                needs the extra rl
     python benchmarks/baselines.py page --folder FOLDER
 
 `search` plays suites/baselines.toml and copies the record of every finished run to FOLDER/records, one JSON file each.
-`curves` trains learning curves on the tasks with cheap steps, each in one process, and writes them to FOLDER/curves.
+`curves` trains learning curves on the tasks with cheap steps, each in one process with one thread, and writes them to
+FOLDER/curves. Both end some seconds after --seconds: a curve at once, a suite after the submissions that it plays.
 `page` adds finished runs and complete curves in FOLDER to the stored ones of the package, replaces the same ones, and
 writes docs/baselines.md and its figure from all of them. Exits with 0 if everything has a result, with 3 if the time
 was over before.
@@ -15,6 +18,7 @@ was over before.
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import subprocess
@@ -28,6 +32,8 @@ REFERENCE = ROOT / "src/evopolicygym/reference"
 SUITE = ROOT / "suites" / "baselines.toml"
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TIME_IS_OVER = 3
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+STEPS = 1_000_000
 ALGORITHMS = ("cma-es", "ars")  # with the extra rl also: --agent ppo --agent sac --agent dqn
 CHOICES = ("four-rooms", "key-corridor", "obstructed-maze", "door-key", "acrobot")  # tasks with discrete actions
 # A step costs less than 0.3 ms of one core (suites/costs.toml); the cheapest ones first.
@@ -43,7 +49,7 @@ PATIENCE_S = 60.0  # for a suite to end its submissions, before it is told again
 
 def run_within(command: list[str], seconds: float) -> int:
     """Run a command. When the time is over, tell it to stop, and after a while to stop at once."""
-    process = subprocess.Popen(command, stdout=sys.stderr)
+    process = subprocess.Popen(command, stdout=sys.stderr, env=os.environ | ONE_THREAD)
     for limit in (seconds, PATIENCE_S, PATIENCE_S):
         try:
             return process.wait(limit)
@@ -56,7 +62,7 @@ def run_within(command: list[str], seconds: float) -> int:
 
 def play_search(options: argparse.Namespace) -> int:
     """Play the suite, then copy the records."""
-    chosen = []
+    chosen = ["--set", f"repeats={options.seeds}", "--set", f"seed={options.first_seed}"]
     if options.task:
         chosen += ["--set", f"tasks={options.task!r}".replace("'", '"')]
     if options.agent:
@@ -82,10 +88,10 @@ def copy_records(runs: Path, target: Path) -> int:
 
 def train_curves(options: argparse.Namespace) -> int:
     """Train one curve in each of ``jobs`` processes until all are complete or the time is over."""
-    deadline = time.monotonic() + options.seconds
+    deadline, steps = time.monotonic() + options.seconds, dict(options.steps or [])
     curves = [
         (task, algorithm, seed)
-        for seed in range(options.seeds)
+        for seed in range(options.first_seed, options.first_seed + options.seeds)
         for algorithm in options.agent or ALGORITHMS
         for task in options.task or CHEAP_TASKS
         if algorithm not in ("sac", "dqn") or (algorithm == "dqn") == task.endswith(CHOICES)
@@ -96,7 +102,8 @@ def train_curves(options: argparse.Namespace) -> int:
         remaining = deadline - time.monotonic()
         if remaining <= 0:
             return TIME_IS_OVER
-        command = [*COMMAND, "baseline", "curve", task, "--algo", algorithm, "--steps", str(options.steps)]
+        command = [*COMMAND, "baseline", "curve", task, "--algo", algorithm]
+        command += ["--steps", str(steps.get(algorithm, steps.get("", STEPS)))]
         command += ["--first-seed", str(seed), "--folder", str(options.folder / "curves"), "--jobs", "1"]
         return run_within(command, remaining)
 
@@ -127,6 +134,12 @@ def write_page(options: argparse.Namespace) -> int:
     return 0
 
 
+def parse_steps(text: str) -> tuple[str, int]:
+    """Return the algorithm, empty if it is for all, and its number of steps."""
+    algorithm, _, number = text.rpartition("=")
+    return algorithm, int(number)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=list(ACTIONS))
@@ -135,8 +148,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1e9, help="time after which no more is begun")
     parser.add_argument("--task", action="append", help="only this task; repeatable")
     parser.add_argument("--agent", action="append", help="only this agent; repeatable")
-    parser.add_argument("--steps", type=int, default=1_000_000, help="of every curve")
-    parser.add_argument("--seeds", type=int, default=3, help="curves of each task and algorithm")
+    parser.add_argument(
+        "--steps",
+        type=parse_steps,
+        action="append",
+        metavar="[ALGORITHM=]N",
+        help="steps of every curve, or of those of an algorithm; repeatable",
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="number of runs or curves of each task and agent")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first of them")
     options = parser.parse_args()
     return ACTIONS[options.what](options)
 

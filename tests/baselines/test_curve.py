@@ -15,7 +15,6 @@ from evopolicygym.api.evaluate import evaluate
 from evopolicygym.baselines.curve import point_steps
 from evopolicygym.errors import UserError
 from evopolicygym.reference.curves import MeasuredPoint, load_curve, load_curves
-from evopolicygym.tasks.registry import find_task
 from server_helpers import command
 
 TASK = "learnable_toys:Sorting-v0"
@@ -103,6 +102,7 @@ def test_a_point_repeats_as_an_evaluation_of_its_policy(tmp_path, curves):
     """The record names the checkpoint; the same weights, written as a policy, have the same score and hash."""
     from evopolicygym.agents.builtin.learners.networks import write_actor
     from evopolicygym.baselines.trainer import SearchTrainer
+    from evopolicygym.tasks.registry import find_task
     from evopolicygym.tasks.splits import PaperSplits
 
     record = baseline_curve(TASK, "ga", steps=200, folder=tmp_path / "curve", **FEW)

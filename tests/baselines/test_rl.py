@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from evopolicygym.api.baseline import baseline_curve
-from evopolicygym.baselines.environments import EnvironmentPool, TrainingEnvironment
+from evopolicygym.baselines import environments
+from evopolicygym.baselines.environments import EnvironmentPool, TrainingEnvironment, fastest_processes
 from evopolicygym.baselines.rollouts import spaces_of
 from evopolicygym.errors import UserError
 from evopolicygym.tasks.registry import find_task
@@ -53,16 +54,36 @@ def play(processes: int, count: int = 3, steps: int = 25):
 
 
 def test_environments_play_the_same_in_any_number_of_processes():
-    (alone, ends), (together, _) = play(0), play(2)
+    (alone, ends), (together, _), (each, _) = play(1), play(2), play(8)
     assert ends == 2 * 3  # episodes of ten steps
     assert all(np.array_equal(first, second) for first, second in zip(alone, together, strict=True))
+    assert all(np.array_equal(first, second) for first, second in zip(alone, each, strict=True))
+
+
+def test_arrays_of_a_step_are_not_those_of_the_next():
+    pool = EnvironmentPool(find_task("learnable_toys:Tracking-v0"), PaperSplits(), (5,), 2, 1)
+    arrays = [pool.reset(), *pool.step(np.zeros((2, 2)))]
+    before = [array.copy() for array in arrays]
+    pool.step(np.ones((2, 2)))
+    assert all(np.array_equal(array, copy) for array, copy in zip(arrays, before, strict=True))
+    pool.close()
+
+
+def test_cheap_environments_stay_in_one_process(monkeypatch):
+    task = find_task("learnable_toys:Tracking-v0")
+    assert fastest_processes(task, PaperSplits(), count=3, most=8) == 1
+    monkeypatch.setattr(environments, "measure_step", lambda *_: 0.01)
+    assert fastest_processes(task, PaperSplits(), count=3, most=8) == 3
+    assert fastest_processes(task, PaperSplits(), count=8, most=2) == 2
+    assert fastest_processes(task, PaperSplits(), count=8, most=1) == 1
 
 
 def test_the_horizon_cuts_an_episode_short():
     task = replace(find_task("learnable_toys:Tracking-v0"), horizon=4)
     environment = TrainingEnvironment(task, PaperSplits(), spaces_of(task), (1,))
-    environment.reset()
-    assert [environment.step(np.zeros(2))[2:] for _ in range(4)][-1] == (False, True)
+    features = np.zeros(3)
+    environment.reset(features)
+    assert [environment.step(np.zeros(2, np.float32), features)[1:] for _ in range(4)][-1] == (False, True)
 
 
 def trained(toy: str, algorithm: str, steps: int, folder, **options):
@@ -82,10 +103,10 @@ class TestWithTorch:
         random = np.random.default_rng(0)
         earlier = [0.0]
 
-        def shuffled(self, controls):
-            features, reward, terminated, truncated = honest(self, controls)
+        def shuffled(self, action, features):
+            reward, terminated, truncated = honest(self, action, features)
             earlier.append(reward)
-            return features, earlier[random.integers(len(earlier))], terminated, truncated
+            return earlier[random.integers(len(earlier))], terminated, truncated
 
         monkeypatch.setattr(TrainingEnvironment, "step", shuffled)
         record = trained("Sorting", "dqn", 4_000, tmp_path)
@@ -112,6 +133,32 @@ class TestWithTorch:
         longer = trained(toy, algorithm, 6000, tmp_path / "one")
         assert longer.points[: len(first.points)] == first.points and longer.points[-1].steps >= 6000
         assert longer.points[-1].episodes > first.points[-1].episodes
+
+    def test_a_kill_while_a_state_is_saved_loses_only_that_one(self, tmp_path, monkeypatch):
+        from evopolicygym.baselines import rl
+
+        def trainer():
+            return rl.RlTrainer("dqn", find_task("learnable_toys:Sorting-v0"), PaperSplits(), 0, 1, tmp_path)
+
+        first = trainer()
+        first.train(1200, lambda: None)
+        first.save()
+        steps, size = first.steps, first._model.replay_buffer.pos
+        first.train(1400, lambda: None)
+        monkeypatch.setattr(rl, "write_json", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            first.save()
+        monkeypatch.undo()
+        again = trainer()
+        kept = again._model.replay_buffer
+        assert again.steps == steps and kept.pos == size and kept.observations[:size].any()
+        for name in rl.TRANSITIONS:
+            assert np.array_equal(getattr(kept, name)[:size], getattr(first._model.replay_buffer, name)[:size])
+        again.train(1500, lambda: None)
+        again.save()
+        assert [path.name for path in tmp_path.glob("steps-*")] == [f"steps-{again.steps}"]
+        first.close()
+        again.close()
 
     def test_a_method_that_does_not_fit_the_actions_is_refused(self, tmp_path):
         with pytest.raises(UserError, match="Use --algo dqn"):

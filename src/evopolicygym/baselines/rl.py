@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import shutil
 import time
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +19,7 @@ import numpy as np
 
 from evopolicygym.agents.builtin.learners.networks import NetworkShape
 from evopolicygym.agents.builtin.policies.actor import FARTHEST, Actor, Vector
-from evopolicygym.baselines.environments import EnvironmentPool
+from evopolicygym.baselines.environments import EnvironmentPool, fastest_processes
 from evopolicygym.baselines.rollouts import spaces_of
 from evopolicygym.errors import UserError
 from evopolicygym.files import write_json
@@ -31,12 +33,15 @@ INSTALL: Final = (
     "pip install torch --index-url https://download.pytorch.org/whl/cpu"
 )
 ENVIRONMENTS: Final = {"ppo": 8, "sac": 4, "dqn": 4}
-SAVE_EVERY_S: Final = 120.0
+SAVE_EVERY_S: Final = 30.0
 BUFFER: Final = 300_000
+TRANSITIONS: Final = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
+FUSED: Final = {"optimizer_kwargs": {"fused": True}}  # Adam in one call for all weights: a tenth of a step of SAC
+OFF_POLICY: Final = {"buffer_size": BUFFER, "learning_starts": 1000, "gradient_steps": -1, "policy_kwargs": FUSED}
 OPTIONS: Final[dict[str, dict[str, Any]]] = {
     "ppo": {"n_steps": 256, "batch_size": 64, "n_epochs": 10, "learning_rate": 3e-4},
-    "sac": {"buffer_size": BUFFER, "learning_starts": 1000, "train_freq": 1, "gradient_steps": -1, "batch_size": 256},
-    "dqn": {"buffer_size": BUFFER, "learning_starts": 1000, "train_freq": 4, "gradient_steps": -1, "batch_size": 64},
+    "sac": {**OFF_POLICY, "train_freq": 1, "batch_size": 256},
+    "dqn": {**OFF_POLICY, "train_freq": 4, "batch_size": 64},
 }
 
 
@@ -62,21 +67,24 @@ class RlTrainer:
         _check_actions(name, task, is_choice)
         self._name, self._folder, self._is_choice = name, folder, is_choice
         shape = NetworkShape.of(spaces, ())
-        meta = json.loads((folder / "rl.json").read_text()) if (folder / "rl.json").exists() else None
-        begun = meta["steps"] if meta else 0
-        pool = EnvironmentPool(task, splits, (seed, begun), ENVIRONMENTS[name], jobs if jobs > 1 else 0)
+        saved = last_saved(folder)
+        meta = json.loads((saved / "rl.json").read_text()) if saved else {"steps": 0, "episodes": 0}
+        begun = meta["steps"]
+        processes = fastest_processes(task, splits, ENVIRONMENTS[name], jobs)
+        pool = EnvironmentPool(task, splits, (seed, begun), ENVIRONMENTS[name], processes)
         self._envs = make_vec_env(pool, shape, is_choice)
-        self._envs.episodes = meta["episodes"] if meta else 0
+        self._envs.episodes = meta["episodes"]
         algorithm = {"ppo": sb3.PPO, "sac": sb3.SAC, "dqn": sb3.DQN}[name]
-        if meta:
-            self._normal = VecNormalize.load(str(folder / "normalise.pkl"), self._envs)
-            self._model = algorithm.load(folder / "model.zip", env=self._normal, device="cpu")
+        if saved:
+            self._normal = VecNormalize.load(str(saved / "normalise.pkl"), self._envs)
+            self._model = algorithm.load(saved / "model.zip", env=self._normal, device="cpu")
             self._model.set_random_seed(seed + begun)
             if name != "ppo":
-                self._model.load_replay_buffer(folder / "replay.pkl")
+                load_transitions(self._model.replay_buffer, saved / "replay.npz")
         else:
             self._normal = VecNormalize(self._envs, clip_obs=FARTHEST, norm_reward=name == "ppo")
-            self._model = algorithm("MlpPolicy", self._normal, seed=seed, device="cpu", **OPTIONS[name])
+            options = deepcopy(OPTIONS[name])  # Stable-Baselines3 writes into policy_kwargs
+            self._model = algorithm("MlpPolicy", self._normal, seed=seed, device="cpu", **options)
         self._saved = time.monotonic()
         self.settings: dict[str, Any] = {**OPTIONS[name], "environments": ENVIRONMENTS[name]}
         self.versions = {"numpy": np.__version__, "torch": torch.__version__, "stable-baselines3": sb3.__version__}
@@ -122,15 +130,43 @@ class RlTrainer:
             self._model.learn(until_steps - self.steps, after_step, reset_num_timesteps=False)
 
     def save(self) -> None:
-        self._model.save(self._folder / "model.zip")
-        self._normal.save(str(self._folder / "normalise.pkl"))
+        """Write a new folder and delete older ones, so that a kill at any time leaves a complete one."""
+        target = self._folder / f"steps-{self.steps}"
+        target.mkdir(exist_ok=True)
+        self._model.save(target / "model.zip")
+        self._normal.save(str(target / "normalise.pkl"))
         if self._name != "ppo":
-            self._model.save_replay_buffer(self._folder / "replay.pkl")
-        write_json(self._folder / "rl.json", {"steps": self.steps, "episodes": self.episodes})
+            save_transitions(self._model.replay_buffer, target / "replay.npz")
+        write_json(target / "rl.json", {"steps": self.steps, "episodes": self.episodes})
+        for other in self._folder.glob("steps-*"):
+            if other != target:
+                shutil.rmtree(other)
         self._saved = time.monotonic()
 
     def close(self) -> None:
         self._envs.close()
+
+
+def last_saved(folder: Path) -> Path | None:
+    """Return the folder with the last complete state of a training. Its JSON file is written last."""
+    complete = [path.parent for path in folder.glob("steps-*/rl.json")]
+    return max(complete, key=lambda path: int(path.name.removeprefix("steps-")), default=None)
+
+
+def save_transitions(buffer: Any, file: Path) -> None:
+    """Write the part of a replay buffer that is in use: at first it is a small part of a large memory."""
+    count = buffer.buffer_size if buffer.full else buffer.pos
+    arrays = {name: getattr(buffer, name)[:count] for name in TRANSITIONS}
+    np.savez(file, allow_pickle=False, position=buffer.pos, full=buffer.full, **arrays)
+
+
+def load_transitions(buffer: Any, file: Path) -> None:
+    """Fill a new replay buffer with what `save_transitions` wrote."""
+    with np.load(file, allow_pickle=False) as saved:
+        buffer.pos, buffer.full = int(saved["position"]), bool(saved["full"])
+        for name in TRANSITIONS:
+            array = saved[name]
+            getattr(buffer, name)[: len(array)] = array
 
 
 def _check_actions(name: str, task: Task, is_choice: bool) -> None:
@@ -155,21 +191,23 @@ def make_vec_env(pool: EnvironmentPool, shape: NetworkShape, is_choice: bool) ->
             action: Any = gymnasium.spaces.Box(-1.0, 1.0, (shape.outputs,), np.float32)
             super().__init__(pool.count, observation, gymnasium.spaces.Discrete(shape.outputs) if is_choice else action)
             self._controls: Vector = np.zeros((pool.count, shape.outputs))
+            self._choices = np.eye(shape.outputs)
 
         def reset(self) -> Any:
             return pool.reset().astype(np.float32)
 
         def step_async(self, actions: Any) -> None:
-            self._controls = np.eye(shape.outputs)[actions] if is_choice else np.asarray(actions, dtype=float)
+            self._controls = self._choices[actions] if is_choice else np.asarray(actions, dtype=float)
 
         def step_wait(self) -> Any:
             now, rewards, terminated, truncated, last = pool.step(self._controls)
             dones = terminated | truncated
             infos: list[dict[str, Any]] = [{} for _ in range(pool.count)]
-            for number in np.flatnonzero(dones):
+            (ended,) = dones.nonzero()
+            for number in ended:
                 is_cut = bool(truncated[number])
                 infos[number] = {"terminal_observation": last[number].astype(np.float32), "TimeLimit.truncated": is_cut}
-            self.episodes += int(dones.sum())
+            self.episodes += len(ended)
             return now.astype(np.float32), rewards.astype(np.float32), dones, infos
 
         def close(self) -> None:

@@ -17,7 +17,8 @@ import numpy as np
 from evopolicygym.agents.builtin.evaluator import Spaces
 from evopolicygym.agents.builtin.learners.search import Rollouts
 from evopolicygym.agents.builtin.policies.actor import Actor, Vector
-from evopolicygym.agents.builtin.policies.features import FINE, action_maker, entries
+from evopolicygym.agents.builtin.policies.features import action_maker
+from evopolicygym.baselines.encoding import feature_count, feature_writer
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.splits import Split, Splits
@@ -51,10 +52,12 @@ def play_episode(task: Task, spaces: Spaces, actor: Actor, seed: int) -> PlayedE
         observation = simulator.reset(env, seed)
         step = simulator.stepper(task, env)
         actor.reset()
-        make_action = action_maker(spaces.action)
+        make_action, write_features = action_maker(spaces.action), feature_writer(spaces.observation)
+        size = feature_count(spaces.observation)
         total, length, rows, done = 0.0, 0, [], False
         while not done:
-            features = entries(spaces.observation, observation, FINE)
+            features = np.empty(size)
+            write_features(observation, features)
             if length % EVERY == 0:
                 rows.append(features)
             observation, reward, terminated, truncated, _ = step(make_action(actor.controls(features)))

@@ -29,15 +29,16 @@ evopolicygym baseline curve core16/acrobot --algo ars --steps 1000000       # a 
 evopolicygym baseline curve core16/acrobot --algo ppo --steps 1000000       # pip install '.[rl]'
 python benchmarks/baselines.py search --folder FOLDER --jobs 16 --seconds 1500
 python benchmarks/baselines.py curves --folder FOLDER --jobs 16 --seconds 1500
+python benchmarks/baselines.py curves --folder FOLDER --jobs 16 --agent ppo --agent sac --steps ppo=300000 --steps 50000
 python benchmarks/baselines.py page --folder FOLDER                         # add the records, and write this page
 ```
 
 All of them continue where they were interrupted. The methods are described in
 [agents-builtin.md](agents-builtin.md#search-methods). `ppo`, `sac` (continuous actions) and `dqn` (discrete ones) are
 those of Stable-Baselines3 with its own networks, on the features of the search methods, normalised by what was seen.
-Training uses several environments in processes of their own. What is measured is the mean action of PPO and SAC, a draw
-from PPO's distribution where actions are discrete, and DQN's best action, computed by the same small network in numpy
-that the search methods submit: torch never enters a policy.
+Training steps several environments at a time, in several processes where that is faster, with the same result. What is
+measured is the mean action of PPO and SAC, a draw from PPO's distribution where actions are discrete, and DQN's best
+action, computed by the same small network in numpy that the search methods submit: torch never enters a policy.
 """
 FIGURE: Final = f"""
 ![Scores of agents and baselines against train episodes, one panel for each task](images/{NAME}.svg)

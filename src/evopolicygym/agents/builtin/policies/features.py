@@ -110,7 +110,8 @@ def width(space: dict[str, Any]) -> int:
 
 def action_maker(space: dict[str, Any]) -> Callable[[Vector], Any]:
     """Return a function from controls to the action that they stand for. What depends on the space alone is computed
-    once: in every step, it took longer than the step of a MuJoCo environment."""
+    once: in every step, it took longer than the step of a MuJoCo environment. For a Box, an array of controls gives an
+    array of actions."""
     match space["type"]:
         case "Dict":
             makers = {key: action_maker(child) for key, child in space["spaces"].items()}
@@ -135,7 +136,12 @@ def action_maker(space: dict[str, Any]) -> Callable[[Vector], Any]:
             return lambda controls: (controls > 0.0).astype(space["dtype"]).reshape(space["shape"])
     centre, half = middle(space)
     shape, dtype = tuple(space["shape"]), np.dtype(space["dtype"])
-    return lambda controls: (centre + half * np.minimum(np.maximum(controls, -1.0), 1.0).reshape(shape)).astype(dtype)
+
+    def make(controls: Vector) -> Any:
+        bounded = np.minimum(np.maximum(controls, -1.0), 1.0)
+        return (centre + half * bounded.reshape(controls.shape[:-1] + shape)).astype(dtype)
+
+    return make
 
 
 def controls_of(space: dict[str, Any], taken: Any) -> Vector:
