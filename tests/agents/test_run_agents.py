@@ -182,7 +182,7 @@ TWO_KEYS = ("--agent-env", "OPENAI_API_KEY", "--agent-env", "GEMINI_API_KEY")
 MISTAKES = [
     (("--agent", "codexx"), "codex"),
     (("--agent", "command"), "--agent command needs a program"),
-    (("--agent", "command", "--", "./not-there.sh"), "./not-there.sh is not there"),
+    (("--agent", "command", "--", "./not-there.sh"), "./not-there.sh does not exist"),
     (("--agent", "command", "--", "no-such-program"), "the agent would not find no-such-program"),
     (("--agent", "command", "--agent-env", "NOT_SET", "--", "true"), "the variable NOT_SET is not set"),
     (

@@ -17,7 +17,7 @@ from evopolicygym.tasks.conditions import TaskView, TextLevel, Variant
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.registry import CORE16_ORDER, core16, find_task, parse_task
 from evopolicygym.tasks.shift import WHOLE, ShiftDraw, ShiftKind, ShiftParameter
-from evopolicygym.tasks.shifted_env import find_places, parse_index
+from evopolicygym.tasks.shifted_env import find_values, parse_index
 from evopolicygym.tasks.task import SpaceEntry, Task
 
 SEED = 47113601
@@ -85,9 +85,9 @@ def test_attributes_stay_within_their_bounds(slug):
         simulator.reset(env, SEED)
     for parameter in plain.shift:
         for path in parameter.paths:
-            places = [find_places(env.unwrapped, path) for env in envs]
-            for before, after in zip(*places, strict=True):
-                old, new = (np.asarray(place.read(), dtype=float)[place.index] for place in (before, after))
+            values = [find_values(env.unwrapped, path) for env in envs]
+            for before, after in zip(*values, strict=True):
+                old, new = (np.asarray(value.read(), dtype=float)[value.index] for value in (before, after))
                 difference = new - old if parameter.by == "added" else new[old != 0] / old[old != 0]
                 slack = 0.01 if np.asarray(before.read()).dtype.kind == "i" else 1e-6
                 assert difference.size and np.all(difference >= parameter.low - slack), parameter.name

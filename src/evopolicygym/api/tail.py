@@ -16,7 +16,7 @@ def tail(run: str | os.PathLike[str], *, follow: bool = True) -> Iterator[TailEv
     scores, the outcome. Works from any process, and locks nothing.
 
     Args:
-        run: The run's folder, which may come from somebody else. If it does not exist yet, it is waited for.
+        run: The run's folder, which may come from another person. If it does not exist yet, it is waited for.
         follow: Wait for more until the run is finished or suspended; without it, yield what there is now.
 
     Returns:

@@ -15,7 +15,8 @@ NOT_IN_HEADERS: Final = re.compile(r"[^\t\x20-\x7e]")
 
 
 class SecretMask:
-    """``secrets``: values by the name that stands in their place. Short ones are placeholders, and stay."""
+    """Replaces secrets in answers. ``secrets``: values by the name that replaces them. Short values are placeholders
+    and stay as they are."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         masks = {
@@ -59,8 +60,8 @@ class SecretMask:
         """Return how many bytes at the end may be the beginning of a secret."""
         longest = 0
         for form, _ in self._masks:
-            place = data.find(form[:1], max(0, len(data) - len(form) + 1))
-            while place >= 0 and not form.startswith(data[place:]):
-                place = data.find(form[:1], place + 1)
-            longest = max(longest, len(data) - place if place >= 0 else 0)
+            start = data.find(form[:1], max(0, len(data) - len(form) + 1))
+            while start >= 0 and not form.startswith(data[start:]):
+                start = data.find(form[:1], start + 1)
+            longest = max(longest, len(data) - start if start >= 0 else 0)
         return longest

@@ -88,7 +88,7 @@ class ReplayUpstream:
         self._recording = ModelRecording(recorded)
         # Bodies are made when they are needed: those of all calls together may be far larger than what they share.
         self._unused: dict[int, StoredExchange] = {}
-        self._places: dict[bytes, deque[int]] = {}
+        self._positions: dict[bytes, deque[int]] = {}
         self._last_answers: dict[bytes, StoredExchange] = {}
         self._matcher, self.total = CallMatcher([]), 0
         self._load(str(root.resolve()))
@@ -98,13 +98,13 @@ class ReplayUpstream:
     def _load(self, root: str) -> None:
         """Read what the recorded calls asked."""
         self._names: dict[str, str] = {}
-        for place, (stored, call) in enumerate(self._recording.entries()):
-            if place == 0:
+        for position, (stored, call) in enumerate(self._recording.entries()):
+            if position == 0:
                 recorded_root = self._recording.facts.root
                 self._matcher = CallMatcher([recorded_root, root])
                 self._names = {recorded_root: root} if recorded_root.count("/") > 1 else {}
-            self._unused[place] = stored
-            self._places.setdefault(self._digest(call), deque()).append(place)
+            self._unused[position] = stored
+            self._positions.setdefault(self._digest(call), deque()).append(position)
             self.total += call.api.is_conversation
             if self._matcher.characters_read > MAX_CHARACTERS:
                 raise UserError(f"the recording of {self._recorded} is too large to be replayed", "Replay another run.")
@@ -143,9 +143,9 @@ class ReplayUpstream:
     def _take(self, call: Exchange) -> StoredExchange | None:
         """Return the recorded answer to a call, and use it up; None if the replay has diverged."""
         key = self._digest(call)
-        places = self._places.get(key)
-        if places and self.divergence is None:
-            answer = self._last_answers[key] = self._unused.pop(places.popleft())
+        positions = self._positions.get(key)
+        if positions and self.divergence is None:
+            answer = self._last_answers[key] = self._unused.pop(positions.popleft())
             self.answered += call.api.is_conversation
             return answer
         if not call.api.is_conversation:  # lists of models and counts of tokens may be asked for at any time
@@ -204,7 +204,7 @@ class ReplayUpstream:
 
 
 def _answered_headers(recorded: Mapping[str, str]) -> dict[str, str]:
-    """Return recorded headers that may be sent: whoever made the recording could have written anything."""
+    """Return recorded headers that may be sent: the author of a recording could have written anything."""
     sent = {
         name: NOT_IN_HEADERS.sub("?", value)[:MAX_HEADER]
         for name, value in islice(recorded.items(), MAX_HEADERS)
@@ -218,7 +218,7 @@ async def _whole(body: bytes) -> AsyncIterator[bytes]:
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
-    return next((value for known, value in headers.items() if known.lower() == name), "")
+    return next((value for key, value in headers.items() if key.lower() == name), "")
 
 
 def _plain_body(request: GatewayRequest) -> bytes:

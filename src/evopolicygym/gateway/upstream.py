@@ -43,7 +43,7 @@ NOT_PASSED: Final = frozenset({
 
 
 class UntrustedServer(OSError):
-    """The server's certificate is not trusted: no call is sent, and waiting does not mend it."""
+    """The server's certificate is not trusted: no call is sent, and waiting does not help."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ class NoAnswer(ConnectionError):
 
 @dataclass
 class _Sending:
-    """``is_kept``: whether a connection of an earlier call is used. ``resent``: how often such a one was closed."""
+    """How one call is sent. ``is_kept``: over a connection of an earlier call. ``resent``: how often the server closed
+    such a connection instead of answering."""
 
     is_kept: bool = False
     resent: int = 0

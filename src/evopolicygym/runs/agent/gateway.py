@@ -127,8 +127,8 @@ def check_replay(client: Client, settings: AgentSettings) -> None:
 
 
 def _routes_of_command(client: Client, settings: AgentSettings) -> tuple[ModelRoute, ...]:
-    """A command names its keys with --agent-env. With --model-url the key belongs to that server: of two, one would
-    have to go to a server that it does not belong to, or to the agent itself."""
+    """Return the routes of a command, whose keys --agent-env names. With --model-url there may be one key, that of this
+    server: a second one would have to go to the wrong server, or to the agent itself."""
     keys = [(vendor, name) for vendor in client.vendors for name in vendor.keys if name in settings.variables]
     if settings.base_url and len(keys) > 1:
         names = " and ".join(name for _, name in keys)
