@@ -21,8 +21,8 @@ from typing import Any
 from evopolicygym.agents.usage import Usage
 from evopolicygym.gateway.conversation import read_conversation
 from evopolicygym.gateway.exchange import Exchange, ModelApi
-from evopolicygym.gateway.recording import FILE, ModelRecording
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.reader import FILE, ModelRecording
+from evopolicygym.gateway.recording.store import ExchangeStore
 
 TURNS, RESULT = 200, 2000
 WORDS = [f"{a}{b}" for a in ("state", "error", "value", "joint", "reward", "line") for b in range(300)]

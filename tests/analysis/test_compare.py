@@ -10,7 +10,7 @@ from synthetic_records import named_sides, suite, synthetic_run
 from evopolicygym.analysis.compare import MAX_ENTRANTS, compare
 from evopolicygym.analysis.stats.estimates import ONE_RUN, difference_p_value
 from evopolicygym.analysis.stats.measured import coverage, difference_coverage, misleading_rate
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 from evopolicygym.analysis.stats.power import (
     DifferenceVariance,
     SideVariance,

@@ -20,7 +20,7 @@ from evopolicygym.agents.transcripts import read_transcript
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.loading import open_run
 from evopolicygym.analysis.spending import TokenPrecision, effort_by_submission
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.run_record import load
 
 RECORDED = Path(__file__).parent / "transcripts"

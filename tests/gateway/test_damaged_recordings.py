@@ -15,15 +15,15 @@ from model_chats import APIS, ModelChat
 from scripted_model import ScriptedModel
 
 from evopolicygym.errors import UserError
-from evopolicygym.gateway import replay as replay_module
-from evopolicygym.gateway import rewriting as rewriting_module
 from evopolicygym.gateway.atif import to_atif
 from evopolicygym.gateway.conversation import read_conversation
 from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi
 from evopolicygym.gateway.frames import HEAD, MARK, frame
-from evopolicygym.gateway.recording import FILE, ModelRecording
-from evopolicygym.gateway.replay import ReplayUpstream
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording import replay as replay_module
+from evopolicygym.gateway.recording import rewriting as rewriting_module
+from evopolicygym.gateway.recording.reader import FILE, ModelRecording
+from evopolicygym.gateway.recording.replay import ReplayUpstream
+from evopolicygym.gateway.recording.store import ExchangeStore
 
 ROUNDS = 400
 

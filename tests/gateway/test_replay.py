@@ -13,10 +13,10 @@ from scripted_model import ScriptedModel
 
 from evopolicygym.errors import UserError
 from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi
-from evopolicygym.gateway.matching import CallMatcher
-from evopolicygym.gateway.replay import ReplayDiverged, ReplayUpstream
-from evopolicygym.gateway.rewriting import rewrite_answer
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.matching import CallMatcher
+from evopolicygym.gateway.recording.replay import ReplayDiverged, ReplayUpstream
+from evopolicygym.gateway.recording.rewriting import rewrite_answer
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.streams import joined_answer
 
 FAST = float("inf")
@@ -172,7 +172,7 @@ def test_latency_is_replayed(tmp_path, monkeypatch):
     async def sleep(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr("evopolicygym.gateway.replay.asyncio.sleep", sleep)
+    monkeypatch.setattr("evopolicygym.gateway.recording.replay.asyncio.sleep", sleep)
     ask(ReplayUpstream(tmp_path, tmp_path, {}, 2.0), request(call))
     assert slept[0] == 10.0 and sum(slept) == pytest.approx(10.0 + 16.0)
     slept.clear()

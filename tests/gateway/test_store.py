@@ -19,12 +19,12 @@ from model_chats import APIS, KEY, ModelChat
 from scripted_model import ScriptedModel
 
 from evopolicygym.gateway import frames as frames_module
-from evopolicygym.gateway import recording as recording_module
-from evopolicygym.gateway.chunks import cut, from_ranges, to_ranges
 from evopolicygym.gateway.exchange import Exchange, ModelApi
 from evopolicygym.gateway.frames import MARK, frame
-from evopolicygym.gateway.recording import FILE, ModelRecording
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording import reader as recording_module
+from evopolicygym.gateway.recording.chunks import cut, from_ranges, to_ranges
+from evopolicygym.gateway.recording.reader import FILE, ModelRecording
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.streams import joined_answer
 
 
@@ -190,7 +190,7 @@ def test_a_second_store_continues_the_first(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.exchange import Exchange, ModelApi
 store = ExchangeStore(Path(sys.argv[1]), {})
 for number in range(1, 10**6):

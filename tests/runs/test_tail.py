@@ -17,8 +17,8 @@ from scripted_model import ScriptedModel
 from evopolicygym.cli.tail import tail_lines
 from evopolicygym.errors import UserError
 from evopolicygym.files import GrowingFile
-from evopolicygym.gateway.recording import FILE
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.reader import FILE
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.runs.tail import RunTail, TailEvent, follow_run
 from server_helpers import COMMAND, SMALL, command
 

@@ -12,8 +12,7 @@ from evopolicygym.cli.text.suite_matrix import matrix_lines
 from evopolicygym.suites import folder
 from evopolicygym.suites.estimate import estimate
 from evopolicygym.suites.file import Suite, plan
-from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
-from evopolicygym.suites.totals import suite_totals
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, suite_totals
 
 
 def row(**facts):

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from evopolicygym.suites.folder import SuiteFolder
     from evopolicygym.suites.preflight import PreflightReport
     from evopolicygym.suites.scheduler import Scheduler
-    from evopolicygym.suites.status import SuiteRow
-    from evopolicygym.suites.totals import SuiteTotals
+    from evopolicygym.suites.status import SuiteRow, SuiteTotals
 
 PathLike = str | os.PathLike[str]
 Show = Callable[[Sequence["SuiteRow"]], object]
@@ -49,7 +48,7 @@ class SuiteProgress:
     @property
     def totals(self) -> SuiteTotals:
         """Runs by status, episodes, tokens, dollars, elapsed and estimated remaining time."""
-        from evopolicygym.suites.totals import suite_totals
+        from evopolicygym.suites.status import suite_totals
 
         return suite_totals(self.rows)
 

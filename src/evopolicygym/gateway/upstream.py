@@ -18,7 +18,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.bodies import BodyDecoder, decoded
 from evopolicygym.gateway.exchange import GatewayRequest, ModelApi, UpstreamAnswer
-from evopolicygym.gateway.masking import SecretMask
+from evopolicygym.gateway.redaction import SecretMask
 
 if TYPE_CHECKING:
     import aiohttp

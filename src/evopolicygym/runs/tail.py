@@ -24,7 +24,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.files import GrowingFile
 from evopolicygym.gateway.conversation import ConversationReader, ConversationStep, StepKind
 from evopolicygym.gateway.messages import PartKind
-from evopolicygym.gateway.recording import ModelRecording
+from evopolicygym.gateway.recording.reader import ModelRecording
 from evopolicygym.judge.events import (
     Charged,
     Closed,

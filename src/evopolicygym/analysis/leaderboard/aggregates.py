@@ -26,7 +26,7 @@ from evopolicygym.analysis.stats.estimates import ONE_RUN, Estimate, Interval, N
 from evopolicygym.analysis.stats.first_place import SEED, first_over_tasks
 from evopolicygym.analysis.stats.improvement import improvement_over_tasks
 from evopolicygym.analysis.stats.measured import FAMILY, Coverage, coverage
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 from evopolicygym.analysis.stats.pooled import (
     estimate_interquartile_mean,
     estimate_optimality_gap,

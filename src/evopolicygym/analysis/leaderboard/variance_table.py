@@ -20,7 +20,7 @@ from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResult
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.stats.by_task import EntrantDifference, compare_by_task
 from evopolicygym.analysis.stats.measured import Coverage, deviation_coverage
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 from evopolicygym.analysis.stats.variance import VarianceComponents, variance_components
 from evopolicygym.run_record import RunRecord
 

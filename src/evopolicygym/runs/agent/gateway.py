@@ -19,14 +19,13 @@ from evopolicygym.agents.failures import FailureKind, TurnFailure
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turn import Turn
 from evopolicygym.errors import UserError
-from evopolicygym.gateway import call_file
 from evopolicygym.gateway.call_limits import CallLimits
-from evopolicygym.gateway.metering import ModelMeter, TurnCalls
+from evopolicygym.gateway.metering import CALLS_FILE, ModelMeter, TurnCalls
 from evopolicygym.gateway.patience import Patience, SharedWaits
-from evopolicygym.gateway.recording import ModelRecording
-from evopolicygym.gateway.replay import ReplayUpstream, nothing_recorded
+from evopolicygym.gateway.recording.reader import ModelRecording
+from evopolicygym.gateway.recording.replay import ReplayUpstream, nothing_recorded
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.server import Gateway, new_token
-from evopolicygym.gateway.store import ExchangeStore
 from evopolicygym.gateway.upstream import ModelServer
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
@@ -213,7 +212,7 @@ def open_gateway(
 
 
 def _calls_file(paths: RunPaths) -> Path:
-    file = paths.root / call_file.NAME
+    file = paths.root / CALLS_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 

@@ -15,9 +15,9 @@ import msgspec
 
 from evopolicygym.agents.usage import Usage
 from evopolicygym.files import open_file
-from evopolicygym.gateway.chunks import Ranges, from_ranges
 from evopolicygym.gateway.exchange import Exchange, ModelApi
 from evopolicygym.gateway.frames import frames_from, read_frames
+from evopolicygym.gateway.recording.chunks import Ranges, from_ranges
 
 FILE: Final = "logs/model/exchanges.bin"
 MAX_FILE: Final = 4 << 30

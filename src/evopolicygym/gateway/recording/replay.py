@@ -1,6 +1,6 @@
 """Answers calls from a recording: the same client plays the same run again, without a key and without a server.
 
-Each call is compared with the recorded ones by its content (gateway/matching.py) and gets the answer of the first equal
+Each call is compared with the recorded ones by its content (matching.py) and gets the answer of the first equal
 one that is not used yet. Errors, cut answers and latency are replayed as they were. The first call that was not
 recorded ends the replay, with a diff.
 """
@@ -20,11 +20,10 @@ from evopolicygym.errors import UserError
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.bodies import decoded
 from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi, UpstreamAnswer
-from evopolicygym.gateway.masking import NOT_IN_HEADERS
-from evopolicygym.gateway.matching import CallMatcher, common_lines, difference, digest
-from evopolicygym.gateway.recording import ModelRecording, StoredExchange
-from evopolicygym.gateway.redaction import ExchangeRedactor
-from evopolicygym.gateway.rewriting import rewrite_answer
+from evopolicygym.gateway.recording.matching import CallMatcher, common_lines, difference, digest
+from evopolicygym.gateway.recording.reader import ModelRecording, StoredExchange
+from evopolicygym.gateway.recording.rewriting import rewrite_answer
+from evopolicygym.gateway.redaction import NOT_IN_HEADERS, ExchangeRedactor
 from evopolicygym.gateway.upstream import passed_on
 
 NOT_REPLAYED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive"})
