@@ -24,7 +24,7 @@ def home(tmp_path, monkeypatch):
 def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
-    assert all(one in done.stderr for one in says), done.stderr
+    assert all(text in done.stderr for text in says), done.stderr
 
 
 @pytest.mark.parametrize(

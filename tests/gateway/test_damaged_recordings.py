@@ -95,11 +95,11 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
 def test_random_damage_loses_calls_but_invents_none(recorded, tmp_path):
     data, calls = recorded
     chance = random.Random(7)
-    known = {call.response_body for call in calls} | {b""}
+    bodies = {call.response_body for call in calls} | {b""}
     asked = {call.request_body for call in calls} | {b""}
     for _ in range(ROUNDS):
         for call in read(tmp_path, damaged(data, chance)):
-            assert call.response_body in known and call.request_body in asked
+            assert call.response_body in bodies and call.request_body in asked
 
 
 VALUES = [

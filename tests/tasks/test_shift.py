@@ -133,10 +133,10 @@ def test_another_key_opens_the_door_and_only_at_the_right_toggle():
     env = simulator.make(task)
     simulator.reset(env, SEED)
     world = env.unwrapped
-    things = {thing.type: (i, thing) for i, thing in enumerate(world.grid.grid) if thing is not None}
-    key, (place, door) = things["key"][1], things["door"]
+    items = {item.type: (i, item) for i, item in enumerate(world.grid.grid) if item is not None}
+    key, (index, door) = items["key"][1], items["door"]
     assert key.color == door.key_colour != door.color == "yellow"
-    position = place % world.grid.width, place // world.grid.width
+    position = index % world.grid.width, index // world.grid.width
     assert not door.toggle(world, position)
     world.carrying = key
     outcomes = []
