@@ -14,7 +14,7 @@ TASK_HELP = "Task: core16/NAME, novel/NAME, a Gymnasium id, module:Env-v0, or a 
 TaskName = Annotated[str, typer.Argument(help=TASK_HELP)]
 OwnTask = Annotated[
     str | None,
-    typer.Option("--task", help="The run's task, named again to confirm that you trust its code (your own module or file)."),
+    typer.Option("--task", help="The run's task again, to confirm that you trust its code (own module or file)."),
 ]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain runs at any depth.")]
