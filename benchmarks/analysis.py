@@ -42,8 +42,8 @@ SIMULATIONS = 4000
 def policy(chance: random.Random, number: int) -> str:
     """About ``LINES`` lines, of which an edit changes a tenth, and sometimes the shape."""
     lines = [f"        if obs[{k}] > 0.{k}: self.k{k} = {k}.5" for k in range(LINES)]
-    for place in chance.sample(range(LINES), LINES // 10):
-        lines[place] = f"        if obs[{place}] > {chance.random()}: self.k{place} = {number}"
+    for index in chance.sample(range(LINES), LINES // 10):
+        lines[index] = f"        if obs[{index}] > {chance.random()}: self.k{index} = {number}"
     extra = ["        self.more = obs"] * chance.choice([0, 0, 1, 2])
     return "\n".join(["class Policy:", "    def act(self, obs):", *lines, *extra, "        return 0", ""])
 

@@ -7,7 +7,8 @@
         --agent ppo --agent sac --agent dqn --steps ppo=300000 --steps 50000                needs the extra rl
     python benchmarks/baselines.py page --folder FOLDER
 
-`search` plays suites/baselines.toml and copies the record of every finished run to FOLDER/records, one JSON file each.
+`search` plays suites/baselines.toml, one task and seed at a time on each core, and copies the record of every finished
+run to FOLDER/records, one JSON file each.
 `curves` trains learning curves on the tasks with cheap steps, each in one process with one thread, and writes them to
 FOLDER/curves. Both end some seconds after --seconds: a curve at once, a suite after the submissions that it plays.
 `page` adds finished runs and complete curves in FOLDER to the stored ones of the package, replaces the same ones, and
@@ -18,21 +19,17 @@ was over before.
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import shutil
-import signal
-import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
+import tomllib
 from pathlib import Path
+
+from many_suites import COMMAND, TIME_IS_OVER, TaskSuite, play_suites, run_all
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "src/evopolicygym/reference"
 SUITE = ROOT / "suites" / "baselines.toml"
-COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
-TIME_IS_OVER = 3
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 STEPS = 1_000_000
 ALGORITHMS = ("cma-es", "ars")  # with the extra rl also: --agent ppo --agent sac --agent dqn
 CHOICES = ("four-rooms", "key-corridor", "obstructed-maze", "door-key", "acrobot")  # tasks with discrete actions
@@ -44,35 +41,25 @@ CHEAP_TASKS = tuple(
         "parking bipedal-walker ant"
     ).split()
 )
-PATIENCE_S = 60.0  # for a suite to end its submissions, before it is told again
-
-
-def run_within(command: list[str], seconds: float) -> int:
-    """Run a command. When the time is over, tell it to stop, and after a while to stop at once."""
-    process = subprocess.Popen(command, stdout=sys.stderr, env=os.environ | ONE_THREAD)
-    for limit in (seconds, PATIENCE_S, PATIENCE_S):
-        try:
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGINT)
-    process.kill()
-    process.wait()
-    return TIME_IS_OVER
 
 
 def play_search(options: argparse.Namespace) -> int:
-    """Play the suite, then copy the records."""
-    chosen = ["--set", f"repeats={options.seeds}", "--set", f"seed={options.first_seed}"]
-    if options.task:
-        chosen += ["--set", f"tasks={options.task!r}".replace("'", '"')]
-    if options.agent:
-        chosen += ["--set", "agents={" + ", ".join(f"{agent} = {{}}" for agent in options.agent) + "}"]
-    folder = options.folder / "search"
-    command = [*COMMAND, "suite", "run", str(SUITE), "--folder", str(folder), "--jobs", str(options.jobs)]
-    code = run_within([*command, "--parallel-runs", str(options.jobs), *chosen], options.seconds)
-    copied = copy_records(folder / "runs", options.folder / "records")
-    print(f"{copied} finished runs in {options.folder / 'records'}")
-    return 0 if code == 0 else TIME_IS_OVER
+    """Play a suite for each seed and task, then copy the records."""
+    agents = {"agents": "{" + ", ".join(f"{agent} = {{}}" for agent in options.agent) + "}"} if options.agent else {}
+    tasks = options.task or tomllib.loads(SUITE.read_text())["tasks"]
+    suites = [
+        TaskSuite(
+            SUITE,
+            options.folder / "search" / f"{task.replace('/', '-')}__s{seed}",
+            {"tasks": json.dumps([task]), "repeats": "1", "seed": str(seed), **agents},
+        )
+        for seed in range(options.first_seed, options.first_seed + options.seeds)
+        for task in tasks
+    ]
+    complete = play_suites(suites, options.jobs, options.seconds)
+    copied = copy_records(options.folder / "search", options.folder / "records")
+    print(f"{complete} of {len(suites)} suites are complete; {copied} finished runs in {options.folder / 'records'}")
+    return 0 if complete == len(suites) else TIME_IS_OVER
 
 
 def copy_records(runs: Path, target: Path) -> int:
@@ -80,7 +67,7 @@ def copy_records(runs: Path, target: Path) -> int:
     from evopolicygym.run_record import RunStatus, load
 
     target.mkdir(parents=True, exist_ok=True)
-    finished = [path for path in sorted(runs.glob("*/run.json")) if load(path).status is RunStatus.FINISHED]
+    finished = [path for path in sorted(runs.glob("*/runs/*/run.json")) if load(path).status is RunStatus.FINISHED]
     for path in finished:
         shutil.copyfile(path, target / f"{path.parent.name}.json")
     return len(finished)
@@ -88,7 +75,7 @@ def copy_records(runs: Path, target: Path) -> int:
 
 def train_curves(options: argparse.Namespace) -> int:
     """Train one curve in each of ``jobs`` processes until all are complete or the time is over."""
-    deadline, steps = time.monotonic() + options.seconds, dict(options.steps or [])
+    steps = dict(options.steps or [])
     curves = [
         (task, algorithm, seed)
         for seed in range(options.first_seed, options.first_seed + options.seeds)
@@ -97,18 +84,13 @@ def train_curves(options: argparse.Namespace) -> int:
         if algorithm not in ("sac", "dqn") or (algorithm == "dqn") == task.endswith(CHOICES)
     ]
 
-    def train(curve: tuple[str, str, int]) -> int:
-        task, algorithm, seed = curve
-        remaining = deadline - time.monotonic()
-        if remaining <= 0:
-            return TIME_IS_OVER
-        command = [*COMMAND, "baseline", "curve", task, "--algo", algorithm]
-        command += ["--steps", str(steps.get(algorithm, steps.get("", STEPS)))]
-        command += ["--first-seed", str(seed), "--folder", str(options.folder / "curves"), "--jobs", "1"]
-        return run_within(command, remaining)
-
-    with ThreadPoolExecutor(options.jobs) as pool:
-        codes = list(pool.map(train, curves))
+    shared = ["--folder", str(options.folder / "curves"), "--jobs", "1"]
+    commands = []
+    for task, algorithm, seed in curves:
+        length = str(steps.get(algorithm, steps.get("", STEPS)))
+        chosen = ["--algo", algorithm, "--steps", length, "--first-seed", str(seed)]
+        commands.append([*COMMAND, "baseline", "curve", task, *chosen, *shared])
+    codes = run_all(commands, options.jobs, options.seconds)
     print(f"{codes.count(0)} of {len(curves)} curves are complete in {options.folder / 'curves'}")
     return 0 if not any(codes) else TIME_IS_OVER
 

@@ -148,9 +148,9 @@ class Setting:
         if self.scored is as_it_is:
             return self.runs, self.cases, self.rest
         generator = np.random.default_rng(8)
-        found = variance_components([(self.returns(generator, 1500, self.shapes[1](generator, (1, 1500))), 1.0)])
-        assert found is not None
-        return found.runs.value, found.cases.value, found.rest.value
+        result = variance_components([(self.returns(generator, 1500, self.shapes[1](generator, (1, 1500))), 1.0)])
+        assert result is not None
+        return result.runs.value, result.cases.value, result.rest.value
 
     @functools.cached_property
     def truth(self) -> float:
@@ -361,8 +361,10 @@ def of_variance(setting: Setting, runs: int, generator: np.random.Generator) -> 
     """Deviations between runs, between cases and of the rest: on one task, and over all of them."""
     matrices = [(setting.returns(generator, runs), 1.0) for _ in range(TASKS)]
     for prefix, of in (("", matrices[:1]), ("tasks_", matrices)):
-        if found := variance_components(of):
-            parts = zip(("run", "case", "rest"), (found.runs, found.cases, found.rest), setting.components, strict=True)
+        if result := variance_components(of):
+            parts = zip(
+                ("run", "case", "rest"), (result.runs, result.cases, result.rest), setting.components, strict=True
+            )
             for name, number, truth in parts:
                 yield f"{prefix}{name}_deviation", _holds(number.interval, truth) if number.interval else None
 
@@ -371,16 +373,16 @@ def of_front(scores: Sequence[Sequence[Matrix]], generator: np.random.Generator)
     """Entrants that are equal in score and in cost, which differs from run to run by a factor."""
     runs = len(scores[0][0])
     costs = np.exp(generator.normal(0.0, 0.5, (ENTRANTS, TASKS, runs))).mean(axis=2)
-    means = np.array([[float(found.mean()) for found in task] for task in scores]).T
+    means = np.array([[float(runs.mean()) for runs in task] for task in scores]).T
     yield "front", any(front is not Front.POSSIBLY for front in pareto_front(means.tolist(), costs.tolist()))
 
 
 def of_hits(setting: Setting, runs: int, generator: np.random.Generator) -> Outcome:
     """Edits of runs that differ in how often they hit."""
     rates = hit_probability(setting, generator, runs)
-    found = hit_rate([HitCount(EDITS, int(generator.binomial(EDITS, rate))) for rate in rates])
+    result = hit_rate([HitCount(EDITS, int(generator.binomial(EDITS, rate))) for rate in rates])
     truth = float(rates[0]) if runs == 1 else true_hit_rate(setting.name)
-    yield "hits", found.low is not None and found.high is not None and found.low <= truth <= found.high
+    yield "hits", result.low is not None and result.high is not None and result.low <= truth <= result.high
 
 
 def hit_probability(setting: Setting, generator: np.random.Generator, count: int) -> Matrix:
@@ -411,8 +413,8 @@ def of_selection(
         owed.append(float(means[first] - truth[first]))
     estimate = estimate_score(np.array(gaps))
     yield "selection_gap", _holds(estimate.interval(), float(np.mean(true_gaps))) if estimate.variance else None
-    found = estimate_score(np.array(optimisms))
-    chosen.append((float(np.mean(owed)), found.interval() if found.variance else None))
+    result = estimate_score(np.array(optimisms))
+    chosen.append((float(np.mean(owed)), result.interval() if result.variance else None))
 
 
 def true_variance(setting: Setting) -> DifferenceVariance:
@@ -446,14 +448,14 @@ def measure_plans(setting: Setting, suites: int) -> dict[str, dict[str, float]]:
     for name, effect in plan_effects(setting).items():
         runs = runs_needed(effect, true_variance(setting), CASES).runs
         assert runs is not None
-        found = 0
+        rejections = 0
         for _ in range(PLANNED * suites):
             cases = setting.shapes[1](generator, (1, CASES))
             first, second = (setting.returns(generator, runs, cases) for _ in range(2))
             p_value = difference_p_value(first + effect, second)
-            found += p_value is not None and p_value < 0.05
+            rejections += p_value is not None and p_value < 0.05
         promised = power(effect, true_variance(setting), runs, CASES)
-        plans[name] = {"runs": runs, "promised": promised, "found": found / (PLANNED * suites)}
+        plans[name] = {"runs": runs, "promised": promised, "found": rejections / (PLANNED * suites)}
     return plans
 
 
@@ -477,9 +479,9 @@ def of_one_task(setting: Setting, runs: int, generator: np.random.Generator) -> 
     def test(i: int, j: int) -> tuple[float, float | None]:
         return float(entrants[i].mean() - entrants[j].mean()), difference_p_value(entrants[i], entrants[j])
 
-    found = rank_intervals(3, test)
+    intervals = rank_intervals(3, test)
     # Equal entrants have rank 2, or 3 if one takes the other for better; the better one has rank 1.
-    yield "places", found[2].first == 1 and all(found[i].first <= 2 and found[i].last == 3 for i in (0, 1))
+    yield "places", intervals[2].first == 1 and all(intervals[i].first <= 2 and intervals[i].last == 3 for i in (0, 1))
 
 
 def of_unlike_pairs(setting: Setting, runs: int, pairs: int) -> dict[str, list[bool]]:
@@ -533,8 +535,8 @@ def of_tasks(scores: Sequence[Sequence[Matrix]], generator: np.random.Generator)
         result = compare_by_task(by_entrant[i], by_entrant[j])
         return result.difference.value, result.p
 
-    found = rank_intervals(ENTRANTS, test)
-    yield "tasks_places", all((interval.first, interval.last) == (1, ENTRANTS) for interval in found)
+    intervals = rank_intervals(ENTRANTS, test)
+    yield "tasks_places", all((interval.first, interval.last) == (1, ENTRANTS) for interval in intervals)
     if len(scores[0][0]) > 1:
         yield "tasks_first", max(first_over_tasks(means, generator, DRAWS)) > 0.95
         number = improvement_over_tasks([task[0] for task in scores], [task[1] for task in scores])
@@ -579,8 +581,8 @@ def summary(rates: Mapping[tuple[str, int], Mapping[str, float]], suites: int) -
     by_table: dict[str, dict[str, dict[str, float]]] = {
         table: {setting.name: {} for setting in SETTINGS} for table in TABLES
     }
-    for (name, runs), found in rates.items():
-        for table, rate in found.items():
+    for (name, runs), tables in rates.items():
+        for table, rate in tables.items():
             by_table[table][name][str(runs)] = rate
     return {"suites": suites, "tables": by_table}
 

@@ -39,17 +39,17 @@ Scores = dict[str, float]  # held-out mean of each run, by its name
 def play_pair(task: str, number: int, budget: int, missing: list[str], isolation: Any) -> Scores:
     """Play the missing runs of one number, one after the other: they share their cases, and an agent must not live
     while these are played."""
-    with tempfile.TemporaryDirectory() as place:
-        key = Path(place, "key")
+    with tempfile.TemporaryDirectory() as folder:
+        key = Path(folder, "key")
         key.write_text(f"{number:064x}\n")
         key.chmod(0o600)
         return {
-            name_of(task, number, budget, kind): play(task, number, budget, kind, Path(place), key, isolation)
+            name_of(task, number, budget, kind): play(task, number, budget, kind, Path(folder), key, isolation)
             for kind in missing
         }
 
 
-def play(task: str, number: int, budget: int, kind: str, place: Path, key: Path, isolation: Any) -> float:
+def play(task: str, number: int, budget: int, kind: str, folder: Path, key: Path, isolation: Any) -> float:
     """Play one run and return its held-out mean."""
     variant: Any = KINDS[kind]
     run = evopolicygym.run(
@@ -57,7 +57,7 @@ def play(task: str, number: int, budget: int, kind: str, place: Path, key: Path,
         "tuner",
         seed=number,
         budget=budget,
-        folder=place / kind,
+        folder=folder / kind,
         seal_key=key,
         validation_cases=VALIDATION_CASES,
         heldout_cases=HELDOUT_CASES,

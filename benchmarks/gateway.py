@@ -26,8 +26,8 @@ from urllib.parse import urlsplit
 
 from evopolicygym.gateway.call_limits import CallLimits
 from evopolicygym.gateway.metering import ModelMeter
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.server import Gateway
-from evopolicygym.gateway.store import ExchangeStore
 from evopolicygym.gateway.upstream import ModelServer
 
 TESTS: Final = Path(__file__).resolve().parents[1] / "tests" / "agents"

@@ -43,15 +43,15 @@ def show_edits() -> None:
 
 
 def show_mechanisms() -> None:
-    found = []
+    labels = []
     for policy in labelled_policies():
         with tempfile.TemporaryDirectory() as folder:
-            found.append((policy, frozenset(policy.find(Path(folder)))))
+            labels.append((policy, frozenset(policy.find(Path(folder)))))
     for title, chosen in (
-        ("labelled before the rules", [pair for pair in found if not (pair[0].fresh or pair[0].second)]),
-        ("of them, not tuned on", [pair for pair in found if pair[0].held_out]),
-        ("fresh", [pair for pair in found if pair[0].fresh]),
-        ("second", [pair for pair in found if pair[0].second]),
+        ("labelled before the rules", [pair for pair in labels if not (pair[0].fresh or pair[0].second)]),
+        ("of them, not tuned on", [pair for pair in labels if pair[0].held_out]),
+        ("fresh", [pair for pair in labels if pair[0].fresh]),
+        ("second", [pair for pair in labels if pair[0].second]),
     ):
         print(f"mechanisms: agreement with a person on {len(chosen)} policies ({title})")
         for name, (both, person, rules) in agreement((policy.mechanisms, names) for policy, names in chosen).items():

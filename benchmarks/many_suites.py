@@ -6,6 +6,7 @@ simulator for each run and core, and lets hidden scoring wait for other agents o
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TIME_IS_OVER = 3
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 STOP_S = 20.0  # that a command is given to stop, before it is told again
 
 
@@ -49,7 +51,7 @@ def run_until(command: list[str], deadline: float) -> int:
     """Run a command. When the time is over, tell it to stop, and after a while to stop at once."""
     if time.monotonic() > deadline:
         return TIME_IS_OVER
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | ONE_THREAD)
     for limit in (deadline - time.monotonic(), STOP_S, STOP_S):
         try:
             return process.wait(max(0.0, limit))

@@ -44,10 +44,10 @@ def true_level(search: ModuleType, env: Any) -> Any:
     cells, boxes = {}, {}
     for x in range(world.grid.width):
         for y in range(world.grid.height):
-            thing = world.grid.get(x, y)
-            cells[x, y] = tuple(thing.encode()) if thing else (search.EMPTY, 0, 0)
-            if thing is not None and getattr(thing, "contains", None):
-                boxes[x, y] = tuple(thing.contains.encode())
+            item = world.grid.get(x, y)
+            cells[x, y] = tuple(item.encode()) if item else (search.EMPTY, 0, 0)
+            if item is not None and getattr(item, "contains", None):
+                boxes[x, y] = tuple(item.contains.encode())
     goal = tuple(world.obj.encode()) if hasattr(world, "obj") else (search.GOAL, 1, 0)
     at = tuple(int(value) for value in world.agent_pos)
     return search.Level(cells, at, int(world.agent_dir), boxes=boxes, goal=goal)

@@ -21,8 +21,8 @@ from typing import Any
 from evopolicygym.agents.usage import Usage
 from evopolicygym.gateway.conversation import read_conversation
 from evopolicygym.gateway.exchange import Exchange, ModelApi
-from evopolicygym.gateway.recording import FILE, ModelRecording
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.reader import FILE, ModelRecording
+from evopolicygym.gateway.recording.store import ExchangeStore
 
 TURNS, RESULT = 200, 2000
 WORDS = [f"{a}{b}" for a in ("state", "error", "value", "joint", "reward", "line") for b in range(300)]
@@ -68,9 +68,9 @@ def request(api: ModelApi, history: list[Any]) -> bytes:
     return json.dumps(body).encode()
 
 
-def turn(api: ModelApi, call: str, said: str, result: str) -> list[Any]:
+def turn(api: ModelApi, call: str, text: str, result: str) -> list[Any]:
     """Return the items of one tool call and its result in the history."""
-    command = {"command": said}
+    command = {"command": text}
     if api is ModelApi.ANTHROPIC_MESSAGES:
         use = {"type": "tool_use", "id": f"toolu_{call}", "name": "tool0", "input": command}
         content = [{"type": "tool_result", "tool_use_id": f"toolu_{call}", "content": result}]
@@ -92,9 +92,9 @@ def turn(api: ModelApi, call: str, said: str, result: str) -> list[Any]:
     ]
 
 
-def answer(said: str) -> bytes:
+def answer(text: str) -> bytes:
     """Return a streamed answer, a few characters in each event as providers send them."""
-    pieces = [said[i : i + 6] for i in range(0, len(said), 6)]
+    pieces = [text[i : i + 6] for i in range(0, len(text), 6)]
     kind = {"type": "response.output_text.delta", "item_id": "msg_1", "output_index": 0}
     events = (kind | {"delta": piece} for piece in pieces)
     return b"".join(b"event: delta\ndata: " + json.dumps(event).encode() + b"\n\n" for event in events)
@@ -104,25 +104,27 @@ def conversation(api: ModelApi, turns: int, result: int) -> list[Exchange]:
     history: list[Any] = turn(api, identity(), "begin", text(500))[1:]
     exchanges = []
     for number in range(1, turns + 1):
-        said = text(300)
+        script = text(300)
         headers = {"content-type": "text/event-stream", "x-request-id": identity(), "date": f"Mon {number}"}
         exchanges.append(
             Exchange(number, 1, api, "POST", "/v1/x", {"user-agent": "client/1.0"}, request(api, history), 200, headers,
-                     answer(said), True, float(number), 0.5, 5.0, model="m", usage=Usage(fresh_input=9, output=9))
+                     answer(script), True, float(number), 0.5, 5.0, model="m", usage=Usage(fresh_input=9, output=9))
         )  # fmt: skip
-        history += turn(api, identity(), said, text(result))
+        history += turn(api, identity(), script, text(result))
     return exchanges
 
 
 def measure(api: ModelApi, turns: int, result: int) -> str:
     exchanges = conversation(api, turns, result)
-    raw = sum(len(one.request_body) + len(one.response_body) for one in exchanges)
-    separate = sum(len(zlib.compress(one.request_body)) + len(zlib.compress(one.response_body)) for one in exchanges)
+    raw = sum(len(exchange.request_body) + len(exchange.response_body) for exchange in exchanges)
+    separate = sum(
+        len(zlib.compress(exchange.request_body)) + len(zlib.compress(exchange.response_body)) for exchange in exchanges
+    )
     with tempfile.TemporaryDirectory() as folder:
         store, times = ExchangeStore(Path(folder), {"key": "k" * 40, "token": "t" * 60}), list[float]()
-        for one in exchanges:
+        for exchange in exchanges:
             began = time.thread_time()
-            store.append(one)
+            store.append(exchange)
             times.append(1000 * (time.thread_time() - began))
         store.close()
         stored = (Path(folder) / FILE).stat().st_size

@@ -143,13 +143,13 @@ def measure_adapted(simulation: Simulation, slug: str, key: int, seeds: list[int
     def score(seeds: list[int]) -> float:
         return simulation.mean(AdaptedOracle(task, module.Policy(), simulation.env.action_space), seeds)
 
-    told = score(seeds)
-    if slug not in CANDIDATES or told > TARGETS[slug]["threshold"]:
-        return {"told": told, "adapted": told}
+    shown = score(seeds)
+    if slug not in CANDIDATES or shown > TARGETS[slug]["threshold"]:
+        return {"told": shown, "adapted": shown}
     tuning, choosing = seeds_of(task, 100, TUNING_CASES.get(slug, 8)), seeds_of(task, 200, len(seeds))
     before = score(choosing)
     tune(slug, module, lambda: score(tuning), CANDIDATES[slug], key)
-    return {"told": told, "adapted": score(seeds) if score(choosing) > before else told}
+    return {"told": shown, "adapted": score(seeds) if score(choosing) > before else shown}
 
 
 def measure_all(out: Path, slugs: list[str], keys: int, jobs: int) -> None:

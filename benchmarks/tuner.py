@@ -95,7 +95,7 @@ def agent(opened: dict[str, Any], seed: int, log: Path) -> None:
 
 def trivial(task: Task, jobs: int) -> Iterator[Row]:
     """Random, zero and the best constants, on held-out."""
-    with tempfile.TemporaryDirectory() as place, LocalEngine(task, jobs=jobs) as engine:
+    with tempfile.TemporaryDirectory() as scratch, LocalEngine(task, jobs=jobs) as engine:
 
         def mean(folder: Path, split: Split, count: int) -> float:
             chosen = cases(PaperSplits(), task.id, split, list(range(count)))
@@ -103,11 +103,11 @@ def trivial(task: Task, jobs: int) -> Iterator[Row]:
             assert value is not None
             return value
 
-        constant = [constant_folder(Path(place), number, action) for number, action in enumerate(constants(task))]
+        constant = [constant_folder(Path(scratch), number, action) for number, action in enumerate(constants(task))]
         constant.sort(key=lambda folder: -mean(folder, Split.TRAIN, SCREENING_CASES))
         for play in ("random", "zero"):
-            (Path(place) / play).mkdir()
-            yield Row(task.id, play, mean(probe_folder(Path(place) / play, play), Split.HELDOUT, HELDOUT_CASES))
+            (Path(scratch) / play).mkdir()
+            yield Row(task.id, play, mean(probe_folder(Path(scratch) / play, play), Split.HELDOUT, HELDOUT_CASES))
         for folder in constant[:FINALISTS]:
             controls = json.loads((folder / "parameters.json").read_text())["bias"]
             yield Row(task.id, "constant", mean(folder, Split.HELDOUT, HELDOUT_CASES), f"controls {controls}")
@@ -122,11 +122,11 @@ def constants(task: Task) -> list[Controls]:
     return list(np.eye(size)) if space["type"] == "Discrete" else [*alone, np.ones(size), -np.ones(size)]
 
 
-def constant_folder(place: Path, number: int, controls: Controls) -> Path:
+def constant_folder(folder: Path, number: int, controls: Controls) -> Path:
     write_policy(
-        TunerPolicy("noise", {"bias": controls.tolist(), "spread": 0.0, "hold": 1}), place / f"constant-{number}"
+        TunerPolicy("noise", {"bias": controls.tolist(), "spread": 0.0, "hold": 1}), folder / f"constant-{number}"
     )
-    return place / f"constant-{number}"
+    return folder / f"constant-{number}"
 
 
 def prove(task: str, seeds: list[int], folder: Path, jobs: int) -> bool:
@@ -170,8 +170,8 @@ def main() -> int:
     tasks = options.tasks or [f"core16/{name}" for name in (CORE16_ORDER if options.smoke else TASKS)]
     seeds = [int(seed) for seed in options.run_seeds.split(",")]
     print("| task | what | held-out mean | |\n|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as place:
-        folder = options.keep or Path(place)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = options.keep or Path(scratch)
         if options.smoke:
             held = [smoke(task, folder, options.jobs) for task in tasks]
         else:

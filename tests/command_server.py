@@ -56,7 +56,9 @@ class CommandServer:
         if "COVERAGE_PROCESS_START" in environment:  # a fork that ends at once would not write what it reached
             return False
         both, early = (self.environment, environment), tuple(READ_AT_START)
-        mine, other = ({name: value for name, value in one.items() if name.startswith(early)} for one in both)
+        mine, other = (
+            {name: value for name, value in variables.items() if name.startswith(early)} for variables in both
+        )
         return mine == other
 
 

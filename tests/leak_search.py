@@ -37,7 +37,7 @@ def _texts(value: float) -> Iterator[str]:
 
 def _binary(value: float) -> list[bytes]:
     packed = [struct.pack("<q", int(value)), struct.pack("<d", value)]
-    return packed + [one[::-1] for one in packed]
+    return packed + [word[::-1] for word in packed]
 
 
 def _encoded(raw: bytes) -> Iterator[bytes]:

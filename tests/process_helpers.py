@@ -30,13 +30,13 @@ def descendants(root: int) -> list[int]:
 
 def processes_naming(folder: Path) -> list[int]:
     """Return the processes whose command line or environment contains a path: all processes of an agent do."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with suppress(OSError):
                 words = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-                found += [int(entry.name)] if os.fsencode(folder) in words else []
-    return found
+                pids += [int(entry.name)] if os.fsencode(folder) in words else []
+    return pids
 
 
 def wait_until(condition: Callable[[], object], seconds: float = 120.0, step: float = 0.05) -> bool:

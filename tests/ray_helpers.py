@@ -75,9 +75,9 @@ class Cluster:
         log = self.folder / "0.log"
         pattern = re.compile(r"--address='([^']+)'")
         assert wait_until(lambda: pattern.search(log.read_text()) or head.poll() is not None), "Ray does not start"
-        found = pattern.search(log.read_text())
-        assert found, log.read_text()
-        return found[1]
+        match = pattern.search(log.read_text())
+        assert match, log.read_text()
+        return match[1]
 
 
 def kill_node(node: subprocess.Popen[str]) -> None:

@@ -178,10 +178,10 @@ def test_what_the_architecture_page_names_exists():
     assert len(places) > 100
     missing = []
     for path, name in places:
-        found = [root / path for root in (SOURCE, REPOSITORY, REPOSITORY / "docs") if (root / path).exists()]
-        if not found and path not in IN_A_RUN:
+        existing = [root / path for root in (SOURCE, REPOSITORY, REPOSITORY / "docs") if (root / path).exists()]
+        if not existing and path not in IN_A_RUN:
             missing.append(path)
-        elif name and name not in defined_names(found[0]):
+        elif name and name not in defined_names(existing[0]):
             missing.append(f"{path}:{name}")
     assert not missing
 

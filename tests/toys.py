@@ -219,8 +219,8 @@ class Telling(Toy):
     def step(self, action: Any) -> Any:
         observation, reward, terminated, truncated, _ = super().step(action)
         info = {"x_position": 0.5 * self.steps, "rewards": {"forward": 1.0}, "is_success": self.steps > 5}
-        told = {"place": self.given, "where": [self.given + 1, 2], "half": self.given % 2**32, "text": str(self.given)}
-        return observation, reward, terminated, truncated, {**info, **told, "seed": 3.5, "nested": {"n": self.given}}
+        facts = {"place": self.given, "where": [self.given + 1, 2], "half": self.given % 2**32, "text": str(self.given)}
+        return observation, reward, terminated, truncated, {**info, **facts, "seed": 3.5, "nested": {"n": self.given}}
 
 
 class Everything(Toy):

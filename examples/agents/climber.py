@@ -58,8 +58,8 @@ class Version:
         return POLICY.format(start=self.start, body="\n".join(f"        {line}" for line in lines))
 
     def nearby(self, draw: random.Random) -> Version:
-        place = draw.randrange(len(self.numbers))
-        moved = [n * draw.uniform(0.5, 1.5) if i == place else n for i, n in enumerate(self.numbers)]
+        index = draw.randrange(len(self.numbers))
+        moved = [n * draw.uniform(0.5, 1.5) if i == index else n for i, n in enumerate(self.numbers)]
         return replace(self, numbers=tuple(float(f"{n:.3g}") for n in moved))
 
 

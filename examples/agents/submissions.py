@@ -45,8 +45,8 @@ def score(summary: dict[str, Any]) -> float:
 
 def feedback(summary: dict[str, Any]) -> str:
     """Return what a model should know about a submission."""
-    told = ("status", "mean_return", "returns", "lengths", "errors", "error")
-    return json.dumps({name: summary[name] for name in told if name in summary})
+    shown = ("status", "mean_return", "returns", "lengths", "errors", "error")
+    return json.dumps({name: summary[name] for name in shown if name in summary})
 
 
 def remaining() -> int:

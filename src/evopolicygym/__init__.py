@@ -20,9 +20,8 @@ if TYPE_CHECKING:
     from evopolicygym.api.serve import ServedRun, serve
     from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard, reproduce
     from evopolicygym.api.suite import SuiteProgress, preflight, run_suite, suite_status
-    from evopolicygym.api.tail import tail
     from evopolicygym.api.tasks import TaskDescription, check_task, describe_task, list_tasks, load_task
-    from evopolicygym.api.transcript import RunTranscript, transcript
+    from evopolicygym.api.transcript import RunTranscript, tail, transcript
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
     from evopolicygym.errors import Fault, RunSuspended, UserError
     from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded
@@ -91,9 +90,8 @@ _MODULES: Final = {
     "api.serve": ("ServedRun", "serve"),
     "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard", "reproduce"),
     "api.suite": ("SuiteProgress", "preflight", "run_suite", "suite_status"),
-    "api.tail": ("tail",),
     "api.tasks": ("TaskDescription", "check_task", "describe_task", "list_tasks", "load_task"),
-    "api.transcript": ("RunTranscript", "transcript"),
+    "api.transcript": ("RunTranscript", "tail", "transcript"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
     "errors": ("Fault", "RunSuspended", "UserError"),
     "execution.evaluation": ("Evaluation", "PolicyNotLoaded"),

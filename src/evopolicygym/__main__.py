@@ -1,4 +1,4 @@
-"""`evopolicygym` and `python -m evopolicygym`: the way in, before anything heavy is imported."""
+"""`evopolicygym` and `python -m evopolicygym`: the entry point, before anything heavy is imported."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules load there is nothing to tidy up, or to tell
     if sys.argv[1:] == ["--version"]:
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-        _tell_version()
+        _print_version()
     from evopolicygym.cli.main import main as command_line
 
     command_line()
 
 
-def _tell_version() -> NoReturn:
+def _print_version() -> NoReturn:
     try:
         os.write(1, f"{__version__}\n".encode())
         sys.exit(0)

@@ -82,10 +82,10 @@ def fault_text(error: Exception) -> str:
     since no traceback is kept."""
     if isinstance(error, Fault):
         return str(error)
-    place, trace = "", error.__traceback__
+    origin, trace = "", error.__traceback__
     while trace:
-        place, trace = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})", trace.tb_next
-    return f"{type(error).__name__}: {error}{place}"
+        origin, trace = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})", trace.tb_next
+    return f"{type(error).__name__}: {error}{origin}"
 
 
 def is_permanent(error: BaseException) -> bool:
@@ -98,7 +98,8 @@ def is_permanent(error: BaseException) -> bool:
 
 
 def _is_permanent_cause(cause: BaseException) -> bool:
-    """An OSError without a number comes from the dynamic loader: a missing shared library."""
+    """Return whether a cause alone makes an error permanent. An OSError without a number comes from the dynamic loader:
+    a missing shared library."""
     if isinstance(cause, Fault):
         return cause.permanent
     return isinstance(cause, ImportError | UserError) or (type(cause) is OSError and cause.errno is None)

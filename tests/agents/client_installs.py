@@ -48,8 +48,8 @@ def _from_npm(package: str) -> Path:
 
 
 def _from_pip(packages: list[str], needs: str) -> Path:
-    found = re.search(r"Python (3\.\d+)", needs)
-    python = tool(f"python{found[1]}") if found else sys.executable
+    match = re.search(r"Python (3\.\d+)", needs)
+    python = tool(f"python{match[1]}") if match else sys.executable
 
     def install(folder: Path) -> None:
         run([python, "-m", "venv", str(folder)], packages[0])

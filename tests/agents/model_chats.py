@@ -39,10 +39,10 @@ class ModelChat:
         self.history.append(user_item(self.api, text))
         while True:
             answer = self.ask()
-            items, call, said = read_answer(self.api, answer)
+            items, call, reply = read_answer(self.api, answer)
             self.history += items
             if call is None:
-                return said
+                return reply
             identity, command = call
             self.history.append(result_item(self.api, identity, result(command)))
 

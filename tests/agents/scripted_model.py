@@ -83,8 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, wire: Format, body: Any) -> None:
         model, history, tools = self.server.model, list(wire.history(body)), wire.tools(body)
-        said = answer(model.script, history, tools, body)
-        words = said.text or str(said.arguments)
+        scripted = answer(model.script, history, tools, body)
+        words = scripted.text or str(scripted.arguments)
         model.seen.append({"format": type(wire).__name__, "path": self.path, "model": body.get("model"),
                            "key": self._key(), "tools": sorted(tools), "asked": json.dumps(body),
                            "said": words})  # fmt: skip
@@ -97,13 +97,13 @@ class _Handler(BaseHTTPRequestHandler):
         elif model.fault and model.fault[0].isdigit():
             self._fail(*map(int, model.fault.split(":")))
         else:
-            self._send(wire, body, said, cut=model.fault == "cut")
+            self._send(wire, body, scripted, cut=model.fault == "cut")
 
-    def _send(self, wire: Format, body: Any, said: Answer, cut: bool) -> None:
+    def _send(self, wire: Format, body: Any, scripted: Answer, cut: bool) -> None:
         name = str(body.get("model") or "scripted")
         if not body.get("stream") and "stream" not in self.path:
-            return self._reply(200, wire.plain(name, said), cut)
-        events = list(wire.streamed(name, said))
+            return self._reply(200, wire.plain(name, scripted), cut)
+        events = list(wire.streamed(name, scripted))
         return self._stream(events[: len(events) // 2] if cut else events, isinstance(wire, Responses), cut)
 
     def _stream(self, events: list[Event], numbered: bool, cut: bool) -> None:

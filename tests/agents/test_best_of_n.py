@@ -35,8 +35,12 @@ def test_programs_are_sampled_from_one_prompt_without_feedback(tmp_path):
         record = run_to_record(
             tmp_path / "run", *options, "--model-url", f"{model.url}/v1", OPENAI_API_KEY="scripted-key"
         )
-    assert [one["verdict"] for one in record["submissions"]] == ["ok"] * 3 and record["outcome"]["kind"] == "scored"
-    assert [one["charged"] for one in record["submissions"]] == [4, 4, 4], "equal shares of the budget of 12"
+    assert [submission["verdict"] for submission in record["submissions"]] == ["ok"] * 3 and record["outcome"][
+        "kind"
+    ] == "scored"
+    assert [submission["charged"] for submission in record["submissions"]] == [4, 4, 4], (
+        "equal shares of the budget of 12"
+    )
     assert len(model.seen) == 4 and len({request["asked"] for request in model.seen}) == 1, "always the same prompt"
     assert not model.seen[0]["tools"] and "submit.py" in model.seen[0]["asked"] and "summary.json" not in model.seen[-1]
     (turn,) = record["turns"]

@@ -110,8 +110,8 @@ def test_the_documentation_matches_the_definitions(tmp_path):
 
 
 def test_a_client_that_is_not_installed_names_the_node_version_it_needs(tmp_path):
-    found = readiness.check(definitions.load("qwen"), {"PATH": str(tmp_path)}, tmp_path)
-    assert "qwen is not in PATH" in found.missing[0] and "requires Node 22 or newer; no Node is" in found.remarks[0]
+    result = readiness.check(definitions.load("qwen"), {"PATH": str(tmp_path)}, tmp_path)
+    assert "qwen is not in PATH" in result.missing[0] and "requires Node 22 or newer; no Node is" in result.remarks[0]
 
 
 def test_a_definition_that_is_not_there(tmp_path):
@@ -140,16 +140,16 @@ def test_a_prompt_that_is_too_long_for_an_argument():
 
 
 def test_a_home_is_seeded_without_following_links(tmp_path):
-    place, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
-    place.mkdir()
+    folder, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
+    folder.mkdir()
     elsewhere.mkdir()
-    home.seed(place, {".a/b/settings": "1", "plain": "2"})
-    home.seed(place, {"plain": "3"})
-    assert (place / ".a" / "b" / "settings").read_text() == "1" and (place / "plain").read_text() == "2"
-    (place / ".c").symlink_to(elsewhere)
+    home.seed(folder, {".a/b/settings": "1", "plain": "2"})
+    home.seed(folder, {"plain": "3"})
+    assert (folder / ".a" / "b" / "settings").read_text() == "1" and (folder / "plain").read_text() == "2"
+    (folder / ".c").symlink_to(elsewhere)
     for name in (".c/settings", "../outside", "/absolute"):
         with pytest.raises(UserError):
-            home.seed(place, {name: "4"})
+            home.seed(folder, {name: "4"})
     (tmp_path / "link").symlink_to(elsewhere)
     with pytest.raises(home.HomeUnusable):
         home.seed(tmp_path / "link", {"plain": "4"})
@@ -160,12 +160,12 @@ def test_a_home_is_seeded_without_following_links(tmp_path):
 def killed(monkeypatch):
     """A home whose giver is killed when a file is there, and nothing in it."""
 
-    def seed(place: Path) -> Path:
+    def seed(folder: Path) -> Path:
         with monkeypatch.context() as patch:
             patch.setattr(home, "_give", kill_self)
-            assert_killed_in(lambda: home.seed(place, {"plain": "1"}))
-        assert [path.stat().st_size for path in place.iterdir()] == [0]
-        return place
+            assert_killed_in(lambda: home.seed(folder, {"plain": "1"}))
+        assert [path.stat().st_size for path in folder.iterdir()] == [0]
+        return folder
 
     return seed
 
@@ -181,11 +181,11 @@ def test_no_part_of_a_login_is_left_after_a_kill(tmp_path, killed):
 
 
 def test_only_declared_credentials_are_copied(tmp_path):
-    real, place = tmp_path / "real", tmp_path / "home"
+    real, folder = tmp_path / "real", tmp_path / "home"
     (real / ".codex").mkdir(parents=True)
-    place.mkdir()
+    folder.mkdir()
     for name in ("auth.json", "history.jsonl"):
         (real / ".codex" / name).write_text(name)
-    assert home.copy_credentials([".codex/auth.json", ".codex/none"], real, place).keys() == {".codex/auth.json"}
-    assert [path.name for path in (place / ".codex").iterdir()] == ["auth.json"]
-    assert (place / ".codex" / "auth.json").stat().st_mode & 0o777 == 0o600
+    assert home.copy_credentials([".codex/auth.json", ".codex/none"], real, folder).keys() == {".codex/auth.json"}
+    assert [path.name for path in (folder / ".codex").iterdir()] == ["auth.json"]
+    assert (folder / ".codex" / "auth.json").stat().st_mode & 0o777 == 0o600

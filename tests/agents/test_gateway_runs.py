@@ -56,8 +56,8 @@ def test_a_jailed_agent_that_looks_everywhere_does_not_find_the_key(level, tmp_p
             "--agent-isolation", level, "--", "python3", str(tmp_path / "mine" / "agent.py"), OPENAI_API_KEY=CANARY,
         )  # fmt: skip
     out = (run / "logs/agent/turn_001.out").read_text()
-    found, mine, read = json.loads(out.partition("FOUND ")[2])
-    assert (found, mine) == ([], False) and read >= 1
+    visible, mine, read = json.loads(out.partition("FOUND ")[2])
+    assert (visible, mine) == ([], False) and read >= 1
     (asked,) = model.seen
     assert asked["key"] == CANARY and "OPENAI_API_KEY" in asked["asked"] and CANARY not in asked["asked"]
     assert not subprocess.run(["grep", "-rlF", CANARY, str(run)], capture_output=True, text=True).stdout
@@ -104,16 +104,16 @@ def test_the_request_that_would_exceed_a_limit_is_refused(limit, name, tmp_path)
 
 def test_errors_of_the_provider_are_waited_out_in_the_gateway(tmp_path):
     """The client does not notice, and the time is not the agent's."""
-    left = [429, 503, 529]
+    statuses = [429, 503, 529]
 
     def script(past):
-        model.fault = f"{left.pop(0)}:1" if left else None
+        model.fault = f"{statuses.pop(0)}:1" if statuses else None
         return evolve(past)
 
     with ScriptedModel(script) as model:
         options = ("--agent", "model", "--model", "openai/scripted", "--model-url", f"{model.url}/v1")
         record = run_to_record(tmp_path / "run", *options, OPENAI_API_KEY=CANARY)
-    assert record["times"]["closed_because"] == "budget_spent" and not left
+    assert record["times"]["closed_because"] == "budget_spent" and not statuses
     assert {turn["failure"] for turn in record["turns"]} == {None}
     first = record["turns"][0]["calls"]
     assert (first["requests"], first["retries"], first["failed"]) == (4, 3, 0) and first["waited_s"] >= 3

@@ -428,8 +428,8 @@ def test_a_server_that_closes_a_connection_after_its_answer(api):
     with RawServer(answer_one_call_and_close_at_the_next) as server, gateway(server.url) as opened:
         assert [call(opened, api) for _ in range(3)] == [(200, b"{}")] * 3
         made = calls(opened, 3)
-    assert [one.attempts for one in made] == [1, 2, 2]
-    assert not any(one.is_troubled or one.waited_s for one in made)
+    assert [counted.attempts for counted in made] == [1, 2, 2]
+    assert not any(counted.is_troubled or counted.waited_s for counted in made)
     assert len(server.requests) == 3 and opened.meter.turn(0).calls == made
 
 
@@ -442,17 +442,17 @@ def test_runs_with_the_same_provider_wait_together():
 
     with (
         RawServer(answer) as server,
-        gateway(server.url, patience_s=60, group=group) as one,
-        gateway(server.url, patience_s=60, group=group) as two,
+        gateway(server.url, patience_s=60, group=group) as gateway_a,
+        gateway(server.url, patience_s=60, group=group) as gateway_b,
         ThreadPoolExecutor(2) as pool,
     ):
-        first = pool.submit(call, one, "openai-chat")
+        first = pool.submit(call, gateway_a, "openai-chat")
         wait_until(lambda: len(server.requests) == 1 and group.wait_s(0.0) > 0)
-        second = pool.submit(call, two, "openai-chat")
+        second = pool.submit(call, gateway_b, "openai-chat")
         assert (first.result(), second.result()) == ((200, b"{}"),) * 2
-        (mine,), (theirs,) = calls(one, 1), calls(two, 1)
+        (mine,), (theirs,) = calls(gateway_a, 1), calls(gateway_b, 1)
     assert (mine.attempts, theirs.attempts) == (2, 1) and mine.waited_s > 1.9 and theirs.waited_s > 0
-    assert one.patience.waited_s > 1.9 and group.under_way == 0
+    assert gateway_a.patience.waited_s > 1.9 and group.under_way == 0
 
 
 def test_an_empty_account_is_not_waited_out():

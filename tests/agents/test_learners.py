@@ -36,9 +36,9 @@ def test_same_seed_same_submissions_even_when_killed(serve):
     toy = "learnable_toys:Sorting-v0"
     calm, hunted = (serve("--budget", "48", *HIDDEN_CASES, task=toy, name=name) for name in ("calm", "hunted"))
     first = start_builtin(calm, "learners", 3, ["ars", "--population", "4"])
-    for left in (40, 20):
+    for remaining in (40, 20):
         second = start_builtin(hunted, "learners", 3, ["ars", "--population", "4"])
-        wait_for_budget(hunted, left)
+        wait_for_budget(hunted, remaining)
         second.kill()
         second.wait()
     assert first.wait() == 0
@@ -46,8 +46,8 @@ def test_same_seed_same_submissions_even_when_killed(serve):
     assert submissions(calm) == submissions(hunted)
     assert calm.remaining() == hunted.remaining() == 0
     record = calm.finish()
-    assert {one["verdict"] for one in record["submissions"]} == {"ok"}
-    assert all(set(one["train"]["errors"]) == {None} for one in record["submissions"])
+    assert {submission["verdict"] for submission in record["submissions"]} == {"ok"}
+    assert all(set(submission["train"]["errors"]) == {None} for submission in record["submissions"])
 
 
 @pytest.mark.parametrize("toy", ["Nested-v0", "Aborting-v0"])
@@ -72,7 +72,7 @@ def test_it_plays_in_the_jail(tmp_path, agent):
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["budget"]["remaining"] == 0 and record["isolation"]["agent"] != "none"
-    assert {one["verdict"] for one in record["submissions"]} == {"ok"}
+    assert {submission["verdict"] for submission in record["submissions"]} == {"ok"}
 
 
 @pytest.mark.slow
@@ -83,5 +83,5 @@ def test_every_submission_is_valid_on_every_task(serve, slug):
     assert done.returncode == 0, done.stderr
     record = server.finish()
     assert record["budget"]["remaining"] == 0
-    assert {one["verdict"] for one in record["submissions"]} == {"ok"}
-    assert all(set(one["train"]["errors"]) == {None} for one in record["submissions"])
+    assert {submission["verdict"] for submission in record["submissions"]} == {"ok"}
+    assert all(set(submission["train"]["errors"]) == {None} for submission in record["submissions"])

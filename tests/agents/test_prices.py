@@ -19,12 +19,12 @@ def test_the_cost_that_the_client_reports_comes_first():
 
 
 def test_an_estimate_quotes_its_price():
-    found = cost(Usage(1_000_000, 1_000_000, 1_000_000, 1_000_000), "anthropic/claude-opus-4-7-20260101")
-    assert found.usd == pytest.approx(5 + 0.5 + 6.25 + 25) and found.source == "prices"
+    estimated = cost(Usage(1_000_000, 1_000_000, 1_000_000, 1_000_000), "anthropic/claude-opus-4-7-20260101")
+    assert estimated.usd == pytest.approx(5 + 0.5 + 6.25 + 25) and estimated.source == "prices"
     assert (
-        found.price
-        and found.price["as_of"].startswith("genai-prices ")
-        and found.price["source"].startswith("https://")
+        estimated.price
+        and estimated.price["as_of"].startswith("genai-prices ")
+        and estimated.price["source"].startswith("https://")
     )
 
 
@@ -49,8 +49,8 @@ def test_a_price_file_of_the_user(tmp_path):
 
 def test_the_models_of_the_documentation_have_a_price():
     for model in ("gpt-5.5", "openai/gpt-5.5", "claude-opus-4-7", "claude-opus-4-7-20260101", "gemini-2.5-pro"):
-        found = cost(Usage(1_000_000, output=1_000_000, cache_read=0), model)
-        assert found.usd and found.price and found.price["source"].startswith("https://"), model
+        estimated = cost(Usage(1_000_000, output=1_000_000, cache_read=0), model)
+        assert estimated.usd and estimated.price and estimated.price["source"].startswith("https://"), model
 
 
 @pytest.mark.parametrize("model", ["claude-scripted", "my-gpt-5", "gpt-5.5-mini", "claude-opus-99"])

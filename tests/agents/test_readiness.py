@@ -27,8 +27,8 @@ def make_program(folder, name: str, prints: str) -> dict[str, str]:
 def test_a_version_that_is_too_old_is_refused(version, is_too_old, tmp_path):
     codex = definitions.load("codex")
     environment = make_program(tmp_path / "bin", "codex", f"codex-cli {version}") | {"OPENAI_API_KEY": "x"}
-    found = check(codex, environment, tmp_path)
-    assert any("too old: 0.134.0 or newer is needed. Install: npm" in line for line in found.missing) is is_too_old
+    result = check(codex, environment, tmp_path)
+    assert any("too old: 0.134.0 or newer is needed. Install: npm" in line for line in result.missing) is is_too_old
 
 
 def test_a_package_that_its_python_lacks_is_named(tmp_path):
@@ -50,8 +50,8 @@ def test_an_expired_login_is_found(hours, renewal, missing, remark, tmp_path):
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/.credentials.json").write_text(json.dumps({"claudeAiOauth": login}))
     environment = make_program(tmp_path / "bin", "claude", "9.9.9")
-    found = check(definitions.load("claude"), environment, tmp_path)
-    assert [any("expired on" in line for line in lines) for lines in (found.missing, found.remarks)] == [
+    result = check(definitions.load("claude"), environment, tmp_path)
+    assert [any("expired on" in line for line in lines) for lines in (result.missing, result.remarks)] == [
         missing,
         remark,
     ]
@@ -81,6 +81,6 @@ def test_a_live_turn_at_a_server_of_ones_own(name):
             *COMMAND, "agent", "check", name, "--live", "--json", "--model", "openai/any",
             "--model-url", f"{server.url}/v1", "--model-header", "X-Team=MY_TEAM",
         ], MY_TEAM="red-pandas", OPENAI_API_KEY="")  # fmt: skip
-    found = json.loads(done.stdout)
-    assert done.returncode == 0 and found["live"]["text"] == "ready" and found["key"] is None, done.stderr
+    result = json.loads(done.stdout)
+    assert done.returncode == 0 and result["live"]["text"] == "ready" and result["key"] is None, done.stderr
     assert [b"x-team: red-pandas" in request.lower() for request in server.requests] == [True]

@@ -231,8 +231,8 @@ def test_a_warning_is_not_a_failure():
 
 
 def test_plain_lines_among_the_events():
-    said = {"kind": "MessageEvent", "source": "agent", "llm_message": {"content": [{"text": "Done."}]}}
-    turn = read("openhands", said, "Conversation ID: 0123abcd-ef", "{not json", "[1, 2]", "")
+    message = {"kind": "MessageEvent", "source": "agent", "llm_message": {"content": [{"text": "Done."}]}}
+    turn = read("openhands", message, "Conversation ID: 0123abcd-ef", "{not json", "[1, 2]", "")
     assert turn.session == "0123abcd-ef" and turn.text == "Done." and turn.failure is None
 
 

@@ -83,9 +83,9 @@ def test_a_client_without_sessions(serve, tmp_path):
     server = serve(*RUN)
     with ScriptedModel() as model:
         player = make_client("mini-swe-agent", model, tmp_path, server.workspace)
-        for left in (8, 4, 0):
+        for remaining in (8, 4, 0):
             turn = player.turn(prompts.continuing(server.remaining(), BUDGET))
-            assert (turn.failure, turn.session, server.remaining()) == (None, None, left), (turn, player.stderr)
+            assert (turn.failure, turn.session, server.remaining()) == (None, None, remaining), (turn, player.stderr)
             assert tokens(turn.usage) == times(4, "mini-swe-agent")
 
 

@@ -13,7 +13,7 @@ from scripted_model import ScriptedModel
 from wire_formats import INPUT, OUTPUT
 
 import evopolicygym
-from evopolicygym.gateway.recording import ModelRecording
+from evopolicygym.gateway.recording.reader import ModelRecording
 
 pytestmark = pytest.mark.timeout(900)
 EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "acrobot__tuner__s0"  # has no recording

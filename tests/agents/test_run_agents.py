@@ -78,8 +78,8 @@ def test_files_and_variables_of_an_agent(tmp_path):
         LOOK_AROUND,
         SECRET_OF_THE_USER="x",
     )
-    found = json.loads((tmp_path / "run/logs/agent/turn_001.out").read_text().splitlines()[-1])
-    assert found == {
+    printed = json.loads((tmp_path / "run/logs/agent/turn_001.out").read_text().splitlines()[-1])
+    assert printed == {
         "gymnasium": False, "evopolicygym": False, "mujoco": False, "numpy": True, "scipy": True,
         "ledger.jsonl": False, "hidden": False, "run.json": False, "config.toml": False, "judge": False,
         "seed": "7", "leaked": False,
@@ -182,7 +182,7 @@ TWO_KEYS = ("--agent-env", "OPENAI_API_KEY", "--agent-env", "GEMINI_API_KEY")
 MISTAKES = [
     (("--agent", "codexx"), "codex"),
     (("--agent", "command"), "--agent command needs a program"),
-    (("--agent", "command", "--", "./not-there.sh"), "./not-there.sh is not there"),
+    (("--agent", "command", "--", "./not-there.sh"), "./not-there.sh does not exist"),
     (("--agent", "command", "--", "no-such-program"), "the agent would not find no-such-program"),
     (("--agent", "command", "--agent-env", "NOT_SET", "--", "true"), "the variable NOT_SET is not set"),
     (
@@ -284,8 +284,8 @@ def test_the_neutral_harness_with_any_model(provider, key, base, more, tmp_path)
     assert len(record["turns"]) == 2 and record["usage"]["input_tokens"] == 11 * 900
     assert record["usage"]["cached_tokens"] == 11 * 100 and record["usage"]["output_tokens"] == 11 * 50
     assert [
-        (one["feedback_opened"], one["tokens"]["output"], one["tokens_by"])
-        for one in time_between_submissions(tmp_path / "run")
+        (submission["feedback_opened"], submission["tokens"]["output"], submission["tokens_by"])
+        for submission in time_between_submissions(tmp_path / "run")
     ] == [
         ([], 3 * 50, "request"),
         (["submit_001/summary.json"], 4 * 50, "request"),

@@ -50,7 +50,7 @@ def test_a_whole_run_in_the_sandbox(name, tmp_path):
     assert record["isolation"]["agent"] in ("A", "B")
     assert len(record["turns"]) == 2
     assert record["agent"]["version"] == real.client.client.install.version
-    seen = [one["feedback_opened"] for one in time_between_submissions(tmp_path / "run")]
+    seen = [submission["feedback_opened"] for submission in time_between_submissions(tmp_path / "run")]
     assert seen == [[], ["submit_001/summary.json"], ["submit_002/summary.json"]]
     assert not subprocess.run(["grep", "-rlF", KEY, str(tmp_path)], capture_output=True, text=True).stdout
 

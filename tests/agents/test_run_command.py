@@ -123,8 +123,8 @@ def test_api_keys_are_removed_from_the_record(tmp_path):
     assert (episode / "stdout.txt").read_text() == "my key: [MY_KEY]\n"
     assert "ValueError: [MY_KEY]" in (episode / "error.txt").read_text()
     assert run_command([*COMMAND, "report", str(run), "--output", str(page)]).returncode == 0
-    found = subprocess.run(["grep", "-rliF", SECRET, str(run), str(page)], capture_output=True, text=True).stdout
-    assert found.split() == [str(run / "workspace/notes.txt")], "its own file, which nobody alters"
+    matches = subprocess.run(["grep", "-rliF", SECRET, str(run), str(page)], capture_output=True, text=True).stdout
+    assert matches.split() == [str(run / "workspace/notes.txt")], "its own file, which nobody alters"
     assert run_command([*COMMAND, "verify", str(run), "--task", "toys:Toy-v0"]).returncode == 0
 
 
@@ -171,8 +171,8 @@ def test_a_run_beside_the_current_folder(tmp_path, monkeypatch):
     script = 'echo "$EVOPOLICYGYM_WORKSPACE"; test -d "$EVOPOLICYGYM_SYSTEM" && echo there'
     words = ["run", "toys:Toy-v0", "--run", "../link/run", "--json", *SMALL, "--agent", "command", "--max-turns", "1"]
     record_of(run_command([*COMMAND, *words, "--", "sh", "-c", script]))
-    told = (tmp_path / "run/logs/agent/turn_001.out").read_text()
-    assert told == f"{tmp_path.resolve()}/run/workspace\nthere\n"
+    printed = (tmp_path / "run/logs/agent/turn_001.out").read_text()
+    assert printed == f"{tmp_path.resolve()}/run/workspace\nthere\n"
 
 
 def test_hosts_of_ones_own(tmp_path):
@@ -281,8 +281,8 @@ def test_an_agent_that_forbids_its_transcript_is_scored(level):
         options = ("--agent", "command", "--agent-isolation", level, "--", "bash", "-c", forbid)
         command = [sys.executable, str(AS_USER), *run_argv(Path(folder) / "run", *options)]
         record = record_of(run_command(command, HOME=folder))
-        said = (Path(folder) / "run/logs/agent/turn_001.out").read_text()
-    assert record["turns"][0]["failure"] is None and said.endswith("done\n")
+        printed = (Path(folder) / "run/logs/agent/turn_001.out").read_text()
+    assert record["turns"][0]["failure"] is None and printed.endswith("done\n")
     assert record["outcome"]["kind"] == "scored"
 
 
@@ -312,12 +312,12 @@ def test_a_stopped_run_leaves_no_process(level, number, tmp_path):
 
 
 def running(name: str) -> list[str]:
-    found = []
+    matches = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):
             first = path.read_bytes().partition(b"\0")[0].decode(errors="replace")
-            found += [first] if first in (f"sleeper-{name}", f"waiter-{name}") else []
-    return found
+            matches += [first] if first in (f"sleeper-{name}", f"waiter-{name}") else []
+    return matches
 
 
 def until(holds: Callable[[], bool]) -> None:

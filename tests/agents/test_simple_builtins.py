@@ -17,7 +17,10 @@ from server_helpers import command
 
 
 def submissions(server):
-    return [(one.charged.checkpoint.hash, one.charged.cases) for one in read_state(server.root).submissions.values()]
+    return [
+        (submission.charged.checkpoint.hash, submission.charged.cases)
+        for submission in read_state(server.root).submissions.values()
+    ]
 
 
 def test_nop_submits_nothing(serve):
@@ -48,8 +51,8 @@ def test_shotgun_submits_different_policies_and_needs_no_feedback(serve):
     shutil.rmtree(server.workspace / "feedback")
     assert play_builtin(server, "shotgun").returncode == 0 and submissions(server) == fired
     record = server.finish()
-    assert {one["verdict"] for one in record["submissions"]} == {"ok"}
-    assert all(one["train"]["errors"] == [None] for one in record["submissions"])
+    assert {submission["verdict"] for submission in record["submissions"]} == {"ok"}
+    assert all(submission["train"]["errors"] == [None] for submission in record["submissions"])
 
 
 def test_shotgun_is_a_function_of_its_seed_and_stops_where_it_is_told(serve):
@@ -59,7 +62,9 @@ def test_shotgun_is_a_function_of_its_seed_and_stops_where_it_is_told(serve):
         assert play_builtin(server, "shotgun", seed, options=["--policies", "4"]).returncode == 0
         assert server.remaining() == 2
         runs.append(submissions(server))
-    assert runs[0] == runs[1] and not {one for one, _ in runs[0]} & {one for one, _ in runs[2]}
+    assert runs[0] == runs[1] and not {checkpoint for checkpoint, _ in runs[0]} & {
+        checkpoint for checkpoint, _ in runs[2]
+    }
 
 
 def test_shotgun_is_an_agent_of_the_command_line(tmp_path):
@@ -77,7 +82,7 @@ def test_shotgun_plays_every_task(serve, slug):
     assert play_builtin(server, "shotgun").returncode == 0
     record = server.finish()
     assert record["budget"]["remaining"] == 0
-    assert all(one["train"]["errors"] == [None] for one in record["submissions"])
+    assert all(submission["train"]["errors"] == [None] for submission in record["submissions"])
 
 
 def test_a_judge_that_fails_before_it_charges_is_asked_again(serve):

@@ -20,11 +20,14 @@ SMALL = ("--budget", "28", "--validation-cases", "1", "--heldout-cases", "2", "-
 
 def submissions(server):
     """Checkpoint and cases of each, in order."""
-    return [(one.charged.checkpoint.hash, one.charged.cases) for one in read_state(server.root).submissions.values()]
+    return [
+        (submission.charged.checkpoint.hash, submission.charged.cases)
+        for submission in read_state(server.root).submissions.values()
+    ]
 
 
-def wait_for_budget(server, left):
-    while server.remaining() > left:
+def wait_for_budget(server, remaining):
+    while server.remaining() > remaining:
         time.sleep(0.05)
 
 
@@ -32,9 +35,9 @@ def test_same_seed_same_submissions_even_when_killed(serve):
     """Killed twice, once while a submission may be under way; then it goes on, and spends the budget exactly."""
     calm, hunted = (serve(*SMALL, task="core16/acrobot", name=name) for name in ("calm", "hunted"))
     first = start_builtin(calm, "tuner", seed=3)
-    for left in (24, 12):
+    for remaining in (24, 12):
         second = start_builtin(hunted, "tuner", seed=3)
-        wait_for_budget(hunted, left)
+        wait_for_budget(hunted, remaining)
         second.kill()
         second.wait()
     assert first.wait() == 0
@@ -42,20 +45,20 @@ def test_same_seed_same_submissions_even_when_killed(serve):
     assert submissions(calm) == submissions(hunted)
     assert calm.remaining() == hunted.remaining() == 0
     record = calm.finish()
-    assert {one["verdict"] for one in record["submissions"]} == {"ok"}
-    assert all(set(one["train"]["errors"]) == {None} for one in record["submissions"])
+    assert {submission["verdict"] for submission in record["submissions"]} == {"ok"}
+    assert all(set(submission["train"]["errors"]) == {None} for submission in record["submissions"])
     assert record["outcome"]["heldout"]["mean"] > -200
 
 
 def test_another_seed_tries_other_policies(serve):
-    found = []
+    runs = []
     for seed in (0, 1):
         server = serve(
             "--budget", "14", "--jobs", "1", "--seeds", "paper", task="learnable_toys:Tracking-v0", name=f"s{seed}"
         )
         assert play_builtin(server, "tuner", seed=seed).returncode == 0
-        found.append(submissions(server))
-    assert found[0] != found[1]
+        runs.append(submissions(server))
+    assert runs[0] != runs[1]
 
 
 @pytest.mark.parametrize("toy", ["Nested-v0", "Aborting-v0"])
@@ -86,8 +89,8 @@ def test_every_submission_is_valid_on_every_task(serve, slug):
     assert done.returncode == 0, done.stderr
     record = server.finish()
     assert record["budget"]["remaining"] == 0
-    assert {one["verdict"] for one in record["submissions"]} == {"ok"}
-    assert all(set(one["train"]["errors"]) == {None} for one in record["submissions"])
+    assert {submission["verdict"] for submission in record["submissions"]} == {"ok"}
+    assert all(set(submission["train"]["errors"]) == {None} for submission in record["submissions"])
 
 
 @pytest.mark.slow

@@ -36,8 +36,8 @@ def learned(task: Task, cases=(0, 1), steps=200) -> Dynamics:
                 break
         episodes.append(
             RecordedEpisode(
-                np.array([entries(spaces.observation, see(one)) for one in seen]),
-                np.array([controls_of(spaces.action, one) for one in done]),
+                np.array([entries(spaces.observation, see(state)) for state in seen]),
+                np.array([controls_of(spaces.action, state) for state in done]),
                 np.array(rewards),
             )
         )
@@ -52,8 +52,8 @@ def test_an_arm_is_understood_in_any_disguise(key):
     task = find_task("core16/reacher")
     dynamics = learned(task if key is None else disguised(task, key))
     (jacobian,) = dynamics.jacobians()
-    found = [dynamics.live, dynamics.velocities, dynamics.own_velocities(), dynamics.error, jacobian.basis]
-    assert [len(part) for part in found] == [2, 2, 2, 2, 4]
+    facts = [dynamics.live, dynamics.velocities, dynamics.own_velocities(), dynamics.error, jacobian.basis]
+    assert [len(part) for part in facts] == [2, 2, 2, 2, 4]
     if key is None:
         assert (dynamics.velocities.tolist(), dynamics.error.tolist()) == ([6, 7], [8, 9])
         assert sorted(jacobian.basis) == [0, 1, 2, 3]

@@ -167,7 +167,10 @@ class Chat:
                 yield Past("text", text_of(message.get("content")))
 
     def calls(self, answer: Answer) -> list[Any]:
-        functions = [{"name": answer.tool, "arguments": json.dumps(one)} for one in (answer.arguments, *answer.others)]
+        functions = [
+            {"name": answer.tool, "arguments": json.dumps(arguments)}
+            for arguments in (answer.arguments, *answer.others)
+        ]
         return [
             {"id": f"call_{answer.id}{number or ''}", "type": "function", "function": function}
             for number, function in enumerate(functions)
@@ -192,8 +195,8 @@ class Chat:
                           "model": model, "choices": choices, **more}  # fmt: skip
 
         calls = [{"index": number, **call} for number, call in enumerate(self.calls(answer))]
-        said = {"tool_calls": calls} if answer.tool else {"content": answer.text}
-        for delta in ({"role": "assistant", "content": ""}, said):
+        content = {"tool_calls": calls} if answer.tool else {"content": answer.text}
+        for delta in ({"role": "assistant", "content": ""}, content):
             yield chunk([{"index": 0, "delta": delta, "finish_reason": None}])
         yield chunk([{"index": 0, "delta": {}, "finish_reason": "tool_calls" if answer.tool else "stop"}])
         yield chunk([], usage=self.usage())
@@ -205,7 +208,10 @@ class Gemini:
 
     def tools(self, body: Any) -> dict[str, Schema]:
         functions = [function for tool in body.get("tools") or [] for function in tool.get("functionDeclarations", [])]
-        return {one["name"]: one.get("parametersJsonSchema") or one.get("parameters") or {} for one in functions}
+        return {
+            function["name"]: function.get("parametersJsonSchema") or function.get("parameters") or {}
+            for function in functions
+        }
 
     def history(self, body: Any) -> Iterator[Past]:
         for content in body.get("contents") or []:

@@ -150,11 +150,11 @@ def _checkpoint(stored: Path, step: Step, code: bool) -> dict[str, Any]:
 
 
 def _submissions(steps: Sequence[Step], hashes: Sequence[str]) -> list[dict[str, Any]]:
-    found, now = [], OPENED
+    submissions, now = [], OPENED
     for number, (step, name) in enumerate(zip(steps, hashes, strict=True), start=1):
         charged_at = now + timedelta(seconds=step.thinking)
         now = charged_at + timedelta(seconds=1)
-        found.append({
+        submissions.append({
             "number": number,
             "checkpoint": name,
             "cases": list(step.cases or range(len(step.returns))),
@@ -167,10 +167,10 @@ def _submissions(steps: Sequence[Step], hashes: Sequence[str]) -> list[dict[str,
             "clipped_actions": step.clipped,
             "wall_s": 1.0,
         })  # fmt: skip
-    return found
+    return submissions
 
 
-def _outcome(best: tuple[float, int] | None, hashes: Sequence[str], left: int) -> dict[str, Any]:
+def _outcome(best: tuple[float, int] | None, hashes: Sequence[str], remaining: int) -> dict[str, Any]:
     mean, number = best if best else (None, None)
     return {
         "kind": "scored" if best else "no_ok_submit",
@@ -179,6 +179,6 @@ def _outcome(best: tuple[float, int] | None, hashes: Sequence[str], left: int) -
         "validation_mean": mean,
         "heldout": result([mean - 1.0] * 2) if mean is not None else None,
         "repeat": "equal" if best else None,
-        "stopped_early": left > 0,
-        "budget_left": left,
+        "stopped_early": remaining > 0,
+        "budget_left": remaining,
     }

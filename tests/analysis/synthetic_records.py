@@ -75,8 +75,8 @@ def synthetic_run(
     conditions = {"text": "brief", **(options or {})}
     number = next(NUMBERS)
     count = cases or (2 if returns is None else len(returns))
-    told = {} if conditions["text"] == "full" else {"text": conditions["text"]}
-    mark = {**fingerprint(task, splits, count, budget), **told, **(facts or {})}
+    text_condition = {} if conditions["text"] == "full" else {"text": conditions["text"]}
+    mark = {**fingerprint(task, splits, count, budget), **text_condition, **(facts or {})}
     scored = kind == "scored"
     outcome = {
         "kind": kind, "submission": 1 if scored else None, "checkpoint": HASH if scored else None,
@@ -156,9 +156,9 @@ def suite(
 def write(runs: Sequence[RunRecord], folder: Path) -> Path:
     """Write records as run folders."""
     for number, run in enumerate(runs):
-        place = folder / f"{number:03}"
-        place.mkdir(parents=True)
-        (place / "run.json").write_text(run.model_dump_json())
+        target = folder / f"{number:03}"
+        target.mkdir(parents=True)
+        (target / "run.json").write_text(run.model_dump_json())
     return folder
 
 

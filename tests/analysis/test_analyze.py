@@ -52,11 +52,11 @@ def test_tables_for_people(runs):
 def test_everything_as_json(runs):
     done = run(runs, "--json")
     report = json.loads(done.stdout)
-    one, two = report["runs"]
-    assert [event["kind"] for event in one["timeline"]] == ["first", "parametric", "synthesis", "rollback", "failed"]
-    assert one["phases"][1] == {"kind": "synthesis", "first": 3, "last": 3, "edits": 1, "hits": 0}
-    assert one["progress"]["curve"] == [{"consumed": 1, "best": 1.0}, {"consumed": 2, "best": 3.0}]
-    assert two["agent"] is None
+    first, second = report["runs"]
+    assert [event["kind"] for event in first["timeline"]] == ["first", "parametric", "synthesis", "rollback", "failed"]
+    assert first["phases"][1] == {"kind": "synthesis", "first": 3, "last": 3, "edits": 1, "hits": 0}
+    assert first["progress"]["curve"] == [{"consumed": 1, "best": 1.0}, {"consumed": 2, "best": 3.0}]
+    assert second["agent"] is None
     assert {(group["agent"], group["tasks"]) for group in report["groups"]} == {
         ("tuner", "tuning"),
         (None, "synthesis"),

@@ -44,8 +44,8 @@ def bundle(folder, files: dict[str, str]) -> Bundle:
     ],
 )  # fmt: skip
 def test_a_bundle_has_the_files_that_policy_imports(tmp_path, policy, others, reached):
-    found = bundle(tmp_path, {"policy.py": policy, **dict.fromkeys(others, "")})
-    assert [file.path for file in found.files] == sorted([*reached, "policy.py"])
+    source_bundle = bundle(tmp_path, {"policy.py": policy, **dict.fromkeys(others, "")})
+    assert [file.path for file in source_bundle.files] == sorted([*reached, "policy.py"])
 
 
 def test_relative_imports_count_from_their_package(tmp_path):
@@ -62,8 +62,8 @@ def test_relative_imports_count_from_their_package(tmp_path):
         "beyond.py": "",
         "near.py": "",
     }
-    found = {file.path for file in bundle(tmp_path, files).files}
-    assert set(files) - found == {"beyond.py", "near.py"}
+    reached = {file.path for file in bundle(tmp_path, files).files}
+    assert set(files) - reached == {"beyond.py", "near.py"}
 
 
 def test_circular_imports_are_followed_once(tmp_path):
@@ -81,24 +81,26 @@ u.spec_from_file_location("a", "a.py")
 runpy.run_path("a.py")
 import_module(".a", name)
 """
-    found = bundle(tmp_path, {"policy.py": policy, "a.py": ""})
-    assert found.unresolved == (
+    source_bundle = bundle(tmp_path, {"policy.py": policy, "a.py": ""})
+    assert source_bundle.unresolved == (
         "policy.py:4: __import__",
         "policy.py:5: import_module",
         "policy.py:6: spec_from_file_location",
         "policy.py:7: run_path",
         "policy.py:8: import_module",
     )
-    assert [file.path for file in found.files] == ["policy.py"]
+    assert [file.path for file in source_bundle.files] == ["policy.py"]
 
 
 def test_a_file_that_does_not_parse_is_data(tmp_path):
-    found = bundle(tmp_path, {"policy.py": "import a, b", "a.py": "def (:\n\n  x", "b.py": "import c", "c.py": ""})
-    broken = next(file for file in found.files if file.path == "a.py")
+    source_bundle = bundle(
+        tmp_path, {"policy.py": "import a, b", "a.py": "def (:\n\n  x", "b.py": "import c", "c.py": ""}
+    )
+    broken = next(file for file in source_bundle.files if file.path == "a.py")
     assert broken.tree is None
     assert "SyntaxError" in broken.error
     assert broken.lines == 2
-    assert {file.path for file in found.files} == {"policy.py", "a.py", "b.py", "c.py"}
+    assert {file.path for file in source_bundle.files} == {"policy.py", "a.py", "b.py", "c.py"}
 
 
 def test_links_and_pipes_are_not_followed(tmp_path):

@@ -21,12 +21,12 @@ def scores():
 
 def test_the_tests_over_tasks_are_those_of_scipy(scores):
     first, second = scores
-    found, expected = compare_by_task(list(first), list(second)), stats.ttest_rel(first, second)
-    assert found.p == pytest.approx(expected.pvalue)
+    test, expected = compare_by_task(list(first), list(second)), stats.ttest_rel(first, second)
+    assert test.p == pytest.approx(expected.pvalue)
     interval = expected.confidence_interval()
-    assert (found.difference.interval.low, found.difference.interval.high) == pytest.approx(tuple(interval))
-    assert found.p_sign == pytest.approx(stats.binomtest(int((first > second).sum()), 16).pvalue)
-    assert found.won + found.lost == found.tasks == 16
+    assert (test.difference.interval.low, test.difference.interval.high) == pytest.approx(tuple(interval))
+    assert test.p_sign == pytest.approx(stats.binomtest(int((first > second).sum()), 16).pvalue)
+    assert test.won + test.lost == test.tasks == 16
 
 
 def test_equal_scores_and_single_tasks_have_no_significant_difference():
@@ -38,8 +38,8 @@ def test_equal_scores_and_single_tasks_have_no_significant_difference():
 
 @pytest.mark.parametrize("second", [0.9, 0.2])
 def test_equal_differences_have_no_interval_and_plan_nothing(second):
-    found = compare_by_task([0.9] * 16, [second] * 16)
-    assert found.difference.interval is None
+    test = compare_by_task([0.9] * 16, [second] * 16)
+    assert test.difference.interval is None
     assert tasks_needed(0.05, [0.9 - second] * 16) is None
 
 

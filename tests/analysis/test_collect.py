@@ -26,10 +26,10 @@ def test_broken_and_half_written_runs_are_named_and_left_out(tmp_path):
     (tmp_path / "torn" / "run.json").write_text('{"schema_version": 1, "id"')
     (tmp_path / "young").mkdir()
     (tmp_path / "young" / "ledger.jsonl").write_text("")
-    found = collect_runs(tmp_path)
-    assert [run.id for run in found.runs] == ["good"]
-    assert [one.path.rsplit("/", 1)[1] for one in found.skipped] == ["torn", "young"]
-    assert [one.kind for one in found.skipped] == ["broken", "unfinished"]
+    collected = collect_runs(tmp_path)
+    assert [run.id for run in collected.runs] == ["good"]
+    assert [skipped.path.rsplit("/", 1)[1] for skipped in collected.skipped] == ["torn", "young"]
+    assert [skipped.kind for skipped in collected.skipped] == ["broken", "unfinished"]
 
 
 def test_a_record_that_an_agent_wrote_into_its_workspace_is_not_read(tmp_path):
@@ -40,11 +40,11 @@ def test_a_record_that_an_agent_wrote_into_its_workspace_is_not_read(tmp_path):
 
 @pytest.mark.parametrize("make", [False, True])
 def test_a_folder_without_runs_is_a_user_error(tmp_path, make):
-    place = tmp_path / "runs"
+    folder = tmp_path / "runs"
     if make:
-        place.mkdir()
+        folder.mkdir()
     with pytest.raises(UserError):
-        collect_runs(place)
+        collect_runs(folder)
 
 
 def test_records_beyond_the_bytes_of_a_collection_are_named_and_left_out(tmp_path):

@@ -96,8 +96,8 @@ def test_compare_two_folders(runs):
     done = run("compare", runs / "a", runs / "b")
     assert done.returncode == 0, done.stderr
     assert "codex m (first) against kimi m (second)" in done.stdout
-    found = json.loads(run("compare", runs / "a", runs / "b", "--json").stdout)
-    assert found["pairs"][0]["overall"]["test"]["difference"]["value"] == pytest.approx(0.7, abs=0.2)
+    comparison = json.loads(run("compare", runs / "a", runs / "b", "--json").stdout)
+    assert comparison["pairs"][0]["overall"]["test"]["difference"]["value"] == pytest.approx(0.7, abs=0.2)
 
 
 def test_compare_says_what_could_not_be_compared(runs, tmp_path):

@@ -10,7 +10,7 @@ from synthetic_records import named_sides, suite, synthetic_run
 from evopolicygym.analysis.compare import MAX_ENTRANTS, compare
 from evopolicygym.analysis.stats.estimates import ONE_RUN, difference_p_value
 from evopolicygym.analysis.stats.measured import coverage, difference_coverage, misleading_rate
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 from evopolicygym.analysis.stats.power import (
     DifferenceVariance,
     SideVariance,
@@ -57,11 +57,11 @@ def noise(seed):
 
 def test_the_overall_difference_and_its_corrections():
     runs = suite({"one": 0.9, "two": 0.4, "three": 0.4}, 3)
-    found = compare(named_sides({"runs": runs}))
-    assert [(one.first, one.second) for one in found] == [
+    pairs = compare(named_sides({"runs": runs}))
+    assert [(pair.first, pair.second) for pair in pairs] == [
         ("one m", "three m"), ("one m", "two m"), ("three m", "two m"),
     ]  # fmt: skip
-    first, _, equals = found
+    first, _, equals = pairs
     assert first.overall.test.difference.value == pytest.approx(0.5, abs=0.1)
     assert first.overall.test.won == 16 and first.overall.p_holm < 0.001
     assert equals.overall.test.p > 0.01
@@ -69,18 +69,18 @@ def test_the_overall_difference_and_its_corrections():
 
 
 def test_tasks_are_corrected_over_all_pairs_and_pairs_over_all_pairs():
-    found = compare(named_sides({"runs": suite({"one": 0.9, "two": 0.4, "three": 0.4}, 3)}))
-    differences = [task.difference for pair in found for task in pair.tasks]
-    assert [one.p_holm for one in differences] == holm([one.p for one in differences])
-    assert [one.overall.p_holm for one in found] == holm([one.overall.test.p for one in found])
-    assert (found[0].tests, found[0].pairs) == (48, 3)
+    pairs = compare(named_sides({"runs": suite({"one": 0.9, "two": 0.4, "three": 0.4}, 3)}))
+    differences = [task.difference for pair in pairs for task in pair.tasks]
+    assert [difference.p_holm for difference in differences] == holm([difference.p for difference in differences])
+    assert [pair.overall.p_holm for pair in pairs] == holm([pair.overall.test.p for pair in pairs])
+    assert (pairs[0].tests, pairs[0].pairs) == (48, 3)
 
 
 def test_one_run_of_each_is_compared_over_tasks_alone():
-    (found,) = compare(named_sides({"runs": suite({"one": 0.9, "two": 0.4}, 1)}))
-    assert found.tests == 0 and found.overall.test.p < 0.001
-    assert found.overall.p_improvement is None and found.overall.plan.tasks >= 2
-    for task in found.tasks:
+    (comparison,) = compare(named_sides({"runs": suite({"one": 0.9, "two": 0.4}, 1)}))
+    assert comparison.tests == 0 and comparison.overall.test.p < 0.001
+    assert comparison.overall.p_improvement is None and comparison.overall.plan.tasks >= 2
+    for task in comparison.tasks:
         difference = task.difference
         assert difference.scope == ONE_RUN
         assert (difference.p, difference.p_improvement, difference.plan, difference.value.interval) == (None,) * 4
@@ -89,14 +89,14 @@ def test_one_run_of_each_is_compared_over_tasks_alone():
 def test_runs_of_a_separate_board_are_left_out_and_named():
     """An open network, or no isolation: never in one table with other runs of the same entrant."""
     first = [synthetic_run((1.0, 2.0)), synthetic_run((9.0, 9.0), network="open")]
-    found = pair(first, [synthetic_run((3.0, 4.0), agent="kimi")])
-    assert [task.scores for task in found.tasks] == [(1.5, 3.5)]
-    (reason,) = found.not_compared.values()
+    comparison = pair(first, [synthetic_run((3.0, 4.0), agent="kimi")])
+    assert [task.scores for task in comparison.tasks] == [(1.5, 3.5)]
+    (reason,) = comparison.not_compared.values()
     assert reason == "the agent's network was open"
     first += [synthetic_run((8.0, 8.0), publishable=False), synthetic_run((7.0, 7.0), options={"text": "full"})]
-    found = pair(first, [synthetic_run((3.0, 4.0), agent="kimi")])
-    assert [task.scores for task in found.tasks] == [(1.5, 3.5)]
-    assert sorted(found.not_compared.values()) == [
+    comparison = pair(first, [synthetic_run((3.0, 4.0), agent="kimi")])
+    assert [task.scores for task in comparison.tasks] == [(1.5, 3.5)]
+    assert sorted(comparison.not_compared.values()) == [
         "text: full, not brief",
         "the agent's network was open, and as many: isolation below B (policy none, agent A)",
     ]
@@ -111,35 +111,35 @@ def test_an_effect_of_interest_is_a_positive_number(effect):
 
 
 def test_the_same_entrant_below_two_paths_is_two_sides():
-    found = pair([synthetic_run((1.0, 2.0))], [synthetic_run((3.0, 5.0))])
-    assert (found.first, found.second) == ("codex m (a)", "codex m (b)")
-    assert found.tasks[0].difference.scope == ONE_RUN
-    assert found.tasks[0].difference.plan is None
+    comparison = pair([synthetic_run((1.0, 2.0))], [synthetic_run((3.0, 5.0))])
+    assert (comparison.first, comparison.second) == ("codex m (a)", "codex m (b)")
+    assert comparison.tasks[0].difference.scope == ONE_RUN
+    assert comparison.tasks[0].difference.plan is None
 
 
 def test_what_cannot_be_compared_is_named():
     first = [synthetic_run(), synthetic_run(task="core16/ant"), synthetic_run(task="core16/pusher", budget=64)]
-    found = pair(first, [synthetic_run(agent="kimi"), synthetic_run(task="core16/pusher", agent="kimi")])
-    assert found.not_compared == {"core16/ant": "kimi m has no score", "core16/pusher": "budget: 64, not 128"}
+    comparison = pair(first, [synthetic_run(agent="kimi"), synthetic_run(task="core16/pusher", agent="kimi")])
+    assert comparison.not_compared == {"core16/ant": "kimi m has no score", "core16/pusher": "budget: 64, not 128"}
 
 
 def test_a_task_counts_once_under_the_comparable_id_with_most_runs():
     other = {"facts": {"packages": {"numpy": "1"}}}
     first = [synthetic_run((1.0, 2.0)), synthetic_run((1.0, 2.0)), synthetic_run((9.0, 9.0), **other)]
-    found = pair(
+    comparison = pair(
         first, [synthetic_run(agent="kimi"), synthetic_run(agent="kimi"), synthetic_run(agent="kimi", **other)]
     )
-    assert [one.scores for one in found.tasks] == [(1.5, 1.5)]
-    assert list(found.not_compared.values()) == ["under another comparable_id there are more runs"]
+    assert [task.scores for task in comparison.tasks] == [(1.5, 1.5)]
+    assert list(comparison.not_compared.values()) == ["under another comparable_id there are more runs"]
 
 
 def test_a_comparison_is_no_patchwork_of_simulator_versions():
     """Both entrants have all tasks under two versions, with as many runs."""
     old = {task: {"packages": {"numpy": "1"}} for task in paper.core16()}
     first, second = (suite({agent: 0.5}, 2) + suite({agent: 0.5}, 2, facts=old) for agent in "ab")
-    found = pair(first, second)
+    comparison = pair(first, second)
     ids = {run.ids.comparable_id: run.ids.fingerprint["packages"]["numpy"] for run in first}
-    assert len({ids[task.comparable_id] for task in found.tasks}) == 1 and len(found.tasks) == 16
+    assert len({ids[task.comparable_id] for task in comparison.tasks}) == 1 and len(comparison.tasks) == 16
 
 
 def test_each_set_of_conditions_is_a_comparison_of_its_own():
@@ -154,8 +154,8 @@ def test_each_set_of_conditions_is_a_comparison_of_its_own():
     )
     large, small = compare(named_sides({"a": first, "b": second}))
     assert (large.conditions["budget"], small.conditions["budget"]) == (128, 64)
-    assert [one.task for one in large.tasks] == ["core16/acrobot", "core16/ant"] and large.normalised_tasks == 2
-    assert [one.scores for one in small.tasks] == [(8.0, 8.0)] and small.normalised_tasks == 1
+    assert [shared.task for shared in large.tasks] == ["core16/acrobot", "core16/ant"] and large.normalised_tasks == 2
+    assert [shared.scores for shared in small.tasks] == [(8.0, 8.0)] and small.normalised_tasks == 1
     assert large.not_compared == small.not_compared == {}
 
 
@@ -191,12 +191,12 @@ def test_the_planned_number_of_runs_has_the_promised_power(deviations, effect):
 
 
 def found_by(deviations, effect, runs, tries=300):
-    generator, found = np.random.default_rng(runs), 0
+    generator, rejections = np.random.default_rng(runs), 0
     for _ in range(tries):
         cases = generator.normal(size=32)
         first, second = (crossed(generator, runs, 0.0, cases, spread) for spread in deviations)
-        found += difference_p_value(first + effect, second) < 0.05
-    return found / tries
+        rejections += difference_p_value(first + effect, second) < 0.05
+    return rejections / tries
 
 
 def test_two_runs_are_never_planned():
@@ -223,8 +223,8 @@ def test_the_planned_number_of_tasks_has_the_promised_power():
     differences = generator.normal(0.0, 1.0, 2000)
     plan = tasks_needed(0.5, list(differences))
     assert plan.low <= plan.tasks <= plan.high
-    found = [stats.ttest_1samp(generator.normal(0.5, 1.0, plan.tasks), 0.0).pvalue < 0.05 for _ in range(600)]
-    assert np.mean(found) == pytest.approx(power_over_tasks(0.5, 1.0, plan.tasks), abs=0.06)
+    rejected = [stats.ttest_1samp(generator.normal(0.5, 1.0, plan.tasks), 0.0).pvalue < 0.05 for _ in range(600)]
+    assert np.mean(rejected) == pytest.approx(power_over_tasks(0.5, 1.0, plan.tasks), abs=0.06)
     assert tasks_needed(0.5, [1.0]) is None
 
 

@@ -19,17 +19,17 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "acrobot__tuner__s0"
 def test_copies_of_a_folder_are_refused_with_their_names(tmp_path):
     (run,) = [synthetic_run(name="original")]
     write([run, run, synthetic_run(name="other")], tmp_path)
-    found = collect_runs(tmp_path)
-    assert [kept.id for kept in found.runs] == ["original", "other"]
-    (skipped,) = found.skipped
+    collected = collect_runs(tmp_path)
+    assert [kept.id for kept in collected.runs] == ["original", "other"]
+    (skipped,) = collected.skipped
     assert skipped.kind is SkipKind.COPY
     assert skipped.path.endswith("001") and skipped.reason.endswith("000")
 
 
 def test_the_same_id_with_another_ledger_is_refused_too(tmp_path):
     write([synthetic_run(name="one"), synthetic_run((5.0, 6.0), name="one")], tmp_path)
-    found = collect_runs(tmp_path)
-    assert len(found.runs) == 1 and "with another ledger" in found.skipped[0].reason
+    collected = collect_runs(tmp_path)
+    assert len(collected.runs) == 1 and "with another ledger" in collected.skipped[0].reason
 
 
 def test_every_reader_refuses_copies(tmp_path):

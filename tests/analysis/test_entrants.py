@@ -68,8 +68,10 @@ def test_entrants_of_one_name_get_marks_and_notes_say_what_tells_them_apart():
 
 def test_marks_do_not_depend_on_the_order_of_runs():
     runs = [run_of("mine", settings={"version": version}) for version in "123"]
-    found = {tuple(sorted(zip((run.id for run in order), names(*order), strict=True))) for order in permutations(runs)}
-    assert len(found) == 1
+    namings = {
+        tuple(sorted(zip((run.id for run in order), names(*order), strict=True))) for order in permutations(runs)
+    }
+    assert len(namings) == 1
 
 
 def test_labels_rename_by_the_name_or_by_the_marked_name():
@@ -121,8 +123,8 @@ AUTHORS = st.builds(
 
 @given(st.lists(AUTHORS, min_size=1, max_size=8), st.dictionaries(st.sampled_from("abc"), TEXTS, max_size=2))
 def test_a_name_is_of_one_identity_and_naming_again_changes_nothing(authors, wanted):
-    known = {made.name for made in name_entrants(authors).entrants}
-    made = name_entrants(authors, {old: new for old, new in wanted.items() if old in known})
+    taken = {made.name for made in name_entrants(authors).entrants}
+    made = name_entrants(authors, {old: new for old, new in wanted.items() if old in taken})
     by_name = {}
     for author in authors:
         by_name.setdefault(made.by_author[author], set()).add(author.identity)

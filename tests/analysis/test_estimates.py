@@ -107,9 +107,9 @@ def test_an_average_says_how_many_of_its_tasks_have_one_run():
 
 def test_intervals_follow_shift_and_scale():
     matrix = table(1, 4)
-    one, other = estimate_score(matrix).interval(), estimate_score(-2.0 * matrix + 5.0).interval()
-    assert other.low == pytest.approx(-2.0 * one.high + 5.0)
-    assert other.high == pytest.approx(-2.0 * one.low + 5.0)
+    interval, other = estimate_score(matrix).interval(), estimate_score(-2.0 * matrix + 5.0).interval()
+    assert other.low == pytest.approx(-2.0 * interval.high + 5.0)
+    assert other.high == pytest.approx(-2.0 * interval.low + 5.0)
 
 
 def test_intervals_of_skewed_cases_are_longer_on_the_skewed_side():
@@ -167,8 +167,8 @@ def test_success_rates_have_wilsons_interval():
     """Independent episodes of many runs: about the interval of scipy."""
     successes = (np.random.default_rng(0).random((40, 32)) < 0.9).astype(float)
     expected = stats.binomtest(int(successes.sum()), successes.size).proportion_ci(method="wilson")
-    found = success_interval(successes)
-    assert (found.low, found.high) == pytest.approx((expected.low, expected.high), abs=0.01)
+    interval = success_interval(successes)
+    assert (interval.low, interval.high) == pytest.approx((expected.low, expected.high), abs=0.01)
 
 
 def test_success_rates_at_the_end_have_a_width_that_shrinks_with_runs():
@@ -182,7 +182,7 @@ def test_other_returns_without_spread_have_no_interval():
 
 def test_resampling_alone_is_too_narrow_for_few_runs(simulation):
     """Why intervals are not percentiles of the crossed bootstrap: with three runs these miss far too often."""
-    setting = next(one for one in simulation.SETTINGS if one.name == "runs dominate")
+    setting = next(setting for setting in simulation.SETTINGS if setting.name == "runs dominate")
     generator, held = np.random.default_rng(0), []
     for _ in range(200):
         matrix = setting.returns(generator, 3)
@@ -212,10 +212,10 @@ def test_numbers_do_not_depend_on_the_instructions_and_threads_of_a_machine():
 def test_two_modes_against_runs_that_are_alike_mislead_few_runs(runs, rate):
     """Tables and docs/statistics.md warn of it: every third run of one agent finds a trick, and means are equal."""
     generator = np.random.default_rng(7)
-    found = 0
+    rejections = 0
     for _ in range(500):
         tricks = (generator.random((runs, 1)) < 1 / 3) * 2.0
         noise = 0.5 * generator.normal(size=(2, runs, 32)) + 0.3 * generator.normal(size=32)
-        found += difference_p_value(tricks + noise[0], 2 / 3 + noise[1]) < 0.05
-    assert found / 500 == pytest.approx(rate, abs=0.06)
-    assert misleading_rate("p", runs) > found / 500
+        rejections += difference_p_value(tricks + noise[0], 2 / 3 + noise[1]) < 0.05
+    assert rejections / 500 == pytest.approx(rate, abs=0.06)
+    assert misleading_rate("p", runs) > rejections / 500

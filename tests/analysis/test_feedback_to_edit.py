@@ -23,18 +23,18 @@ def step(text: str, cases, returns, **facts) -> Step:
 
 def test_failed_cases_that_are_repeated(tmp_path):
     """Case 7 failed and is mended, case 9 failed and is left out, case 3 is repeated and falls."""
-    found = study(tmp_path / "run", [
+    edits = study(tmp_path / "run", [
         step("a = 1", [3, 7, 9], [5.0, 0.0, 0.0], errors=[None, "act_error", "timeout"]),
         step("a = 2", [7, 3], [0.0, 4.0], validation=2.0),
     ])  # fmt: skip
-    (edit,) = found.edits
+    (edit,) = edits.edits
     assert (edit.weakness, edit.weak) == (Weakness.FAILED, (7, 9))
     assert [(change.case, change.before, change.after, change.improved) for change in edit.repeated] == [
         (7, 0, 0, True)
     ]
     assert [(change.case, change.improved) for change in edit.others] == [(3, False)]
     assert (edit.validation_change, edit.hit) == (2.0, True)
-    assert (found.with_weak, found.repeated, found.weak_improved, found.others_improved) == (1, 1, 1, 0)
+    assert (edits.with_weak, edits.repeated, edits.weak_improved, edits.others_improved) == (1, 1, 1, 0)
     assert describe_feedback(edit) == "failed cases of submission 1: 7, 9; plays again case 7: 0 -> 0 (mended)"
 
 
@@ -114,7 +114,7 @@ class CountedCase(int):
 def test_the_work_grows_with_the_number_of_cases_and_not_with_its_square(tmp_path):
     """A record of others may hold millions of cases."""
     number = 3_000
-    steps = [step(f"a = {place}", range(number), [float(case % 7) for case in range(number)]) for place in (1, 2)]
+    steps = [step(f"a = {value}", range(number), [float(case % 7) for case in range(number)]) for value in (1, 2)]
     opened = open_run(write_run(tmp_path / "run", steps, budget=2 * number).folder)
     submissions = [
         made.model_copy(update={"cases": [CountedCase(case + 100_000) for case in range(number)]})

@@ -55,12 +55,12 @@ def run_of(*made: Made, selected: int | None = None, budget: int = 128, **more: 
     winner = made[selected - 1] if selected else None
     record = synthetic_run(winner.heldout if winner else None, kind="scored" if winner else "no_ok_submit",
                            budget=budget, cases=4, **more).model_dump()  # fmt: skip
-    record["submissions"] = [_submission(number, one) for number, one in enumerate(made, 1)]
+    record["submissions"] = [_submission(number, submission) for number, submission in enumerate(made, 1)]
     record["checkpoints"] = [
-        {"hash": one.checkpoint * 64, "files": 1, "bytes": 1, "code": None,
-         "validation": result(one.validation) if one.validation is not None else None,
-         "heldout": result(one.heldout) if one.heldout is not None else None}
-        for one in {one.checkpoint: one for one in made}.values()
+        {"hash": submission.checkpoint * 64, "files": 1, "bytes": 1, "code": None,
+         "validation": result(submission.validation) if submission.validation is not None else None,
+         "heldout": result(submission.heldout) if submission.heldout is not None else None}
+        for submission in {submission.checkpoint: submission for submission in made}.values()
     ]  # fmt: skip
     record["options"]["validation_cases"] = record["ids"]["fingerprint"]["validation_cases"] = 2
     if winner:
@@ -87,10 +87,10 @@ REFUNDED = Made("d", verdict=None)
 
 
 def test_the_gain_is_selected_minus_first():
-    found = run_gain(run_of(BROKEN, BAD, GOOD, selected=3))
-    assert found.submission == 2 and found.unchanged is False
-    assert found.validation and (found.validation.first, found.validation.selected) == (-410.0, -59.0)
-    heldout = found.heldout
+    gain = run_gain(run_of(BROKEN, BAD, GOOD, selected=3))
+    assert gain.submission == 2 and gain.unchanged is False
+    assert gain.validation and (gain.validation.first, gain.validation.selected) == (-410.0, -59.0)
+    heldout = gain.heldout
     assert heldout and (heldout.first, heldout.selected, heldout.gain.value) == (-435.0, -59.0, 376.0)
     assert heldout.normalised == pytest.approx(376.0 / UNIT)
     assert heldout.share == pytest.approx(376.0 / (-59.0 - LOW))
@@ -100,10 +100,10 @@ def test_the_interval_is_of_the_differences_by_case():
     """With differences that are not skewed it is Student's t interval; unpaired it would be far wider."""
     first = Made("b", (0.0, 0.0), (0.0, 100.0, 200.0, 300.0))
     selected = Made("a", (1.0, 1.0), (10.0, 112.0, 208.0, 310.0))
-    found = run_gain(run_of(first, selected, selected=2)).heldout
-    assert found and found.gain.interval
+    gain = run_gain(run_of(first, selected, selected=2)).heldout
+    assert gain and gain.gain.interval
     reach = stats.t.ppf(0.975, 3) * np.std([10, 12, 8, 10], ddof=1) / 2
-    assert (found.gain.interval.low, found.gain.interval.high) == pytest.approx((10 - reach, 10 + reach))
+    assert (gain.gain.interval.low, gain.gain.interval.high) == pytest.approx((10 - reach, 10 + reach))
 
 
 def test_a_first_submission_that_is_selected_gained_nothing():
@@ -112,15 +112,15 @@ def test_a_first_submission_that_is_selected_gained_nothing():
     record = run_of(again, BAD, selected=None).model_dump()
     winner = run_of(GOOD, selected=1)
     record |= {"outcome": winner.outcome, "checkpoints": record["checkpoints"]}
-    found = run_gain(RunRecord.model_validate(record))
-    assert found.heldout and found.heldout.gain.value == 0.0 and found.heldout.gain.interval is None
-    assert found.heldout.share == 0.0 and found.unchanged is False
+    gain = run_gain(RunRecord.model_validate(record))
+    assert gain.heldout and gain.heldout.gain.value == 0.0 and gain.heldout.gain.interval is None
+    assert gain.heldout.share == 0.0 and gain.unchanged is False
 
 
 def test_the_gain_is_missing_where_the_first_submission_was_not_measured():
     unmeasured = Made("b", BAD.validation, None)
-    found = run_gain(run_of(unmeasured, GOOD, selected=2))
-    assert found.heldout is None and found.validation and found.validation.gain.value == 351.0
+    gain = run_gain(run_of(unmeasured, GOOD, selected=2))
+    assert gain.heldout is None and gain.validation and gain.validation.gain.value == 351.0
     superseded = run_gain(run_of(Made("b", None, BAD.heldout), GOOD, selected=2))
     assert superseded.validation is None and superseded.heldout and superseded.heldout.gain.value == 376.0
     nothing = run_gain(run_of(BROKEN))
@@ -139,23 +139,23 @@ def test_the_gain_is_missing_where_the_first_submission_was_not_measured():
     ],
 )
 def test_runs_that_never_changed_their_policy(made, unchanged):
-    number = next(i for i, one in enumerate(made, 1) if one is GOOD)
+    number = next(i for i, submission in enumerate(made, 1) if submission is GOOD)
     assert run_gain(run_of(*made, selected=number)).unchanged is unchanged
 
 
 def test_a_selected_submission_below_the_random_policy_has_no_share():
     worse = Made("a", (LOW - 1.0,) * 2, (LOW - 1.0,) * 4)
-    found = run_gain(run_of(Made("b", (LOW - 3.0,) * 2, (LOW - 3.0,) * 4), worse, selected=2)).heldout
-    assert found and found.share is None and found.gain.value == pytest.approx(2.0)
-    assert found.gain.interval is None  # equal differences on four cases are no proof
+    gain = run_gain(run_of(Made("b", (LOW - 3.0,) * 2, (LOW - 3.0,) * 4), worse, selected=2)).heldout
+    assert gain and gain.share is None and gain.gain.value == pytest.approx(2.0)
+    assert gain.gain.interval is None  # equal differences on four cases are no proof
 
 
 def test_a_selected_submission_at_the_lower_end_has_no_share():
     """Up to rounding: the quotient of a large gain and a tiny number is no number."""
     assert LOW + 1e-12 > LOW
     tiny = Made("a", (LOW + 1e-12,) * 2, (LOW + 1e-12,) * 4)
-    found = run_gain(run_of(Made("b", (LOW - 3.0,) * 2, (LOW - 3.0,) * 4), tiny, selected=2)).heldout
-    assert found and found.share is None
+    gain = run_gain(run_of(Made("b", (LOW - 3.0,) * 2, (LOW - 3.0,) * 4), tiny, selected=2)).heldout
+    assert gain and gain.share is None
 
 
 def test_a_learning_curve_from_zero():
@@ -211,27 +211,27 @@ def test_columns_of_a_run():
 
 
 def gain_of(*runs: RunRecord) -> EntrantGain:
-    found = entrant_gain(runs)
-    assert found is not None
-    return found
+    gain = entrant_gain(runs)
+    assert gain is not None
+    return gain
 
 
 def test_one_run_has_an_interval_over_cases_and_says_so():
-    found = gain_of(run_of(BAD, GOOD, selected=2))
-    assert found.scope == "cases only: one run" and found.gain and found.gain.interval
-    assert (found.first, found.gain.value, found.measured, found.runs) == (-435.0, 376.0, 1, 1)
+    gain = gain_of(run_of(BAD, GOOD, selected=2))
+    assert gain.scope == "cases only: one run" and gain.gain and gain.gain.interval
+    assert (gain.first, gain.gain.value, gain.measured, gain.runs) == (-435.0, 376.0, 1, 1)
 
 
 def test_several_runs_are_averaged():
     """A run that never changed gained 0; one whose first submission was not measured is left out and counted."""
     unmeasured = run_of(Made("b", BAD.validation, None), GOOD, selected=2)
-    found = gain_of(run_of(BAD, GOOD, selected=2), run_of(GOOD, selected=1), unmeasured)
-    assert found.gain and found.gain.value == 188.0 and found.scope == "runs and cases"
-    assert (found.runs, found.measured, found.started, found.unchanged) == (3, 2, 3, 1)
-    assert found.first == (-435.0 - 59.0) / 2 and found.share == pytest.approx(188.0 / (-59.0 - LOW))
-    assert found.validation_gain and found.validation_gain.value == pytest.approx(702.0 / 3)
-    assert found.curve and found.curve[0] == (0, 0.0) and found.curve[-1][0] == 16
-    assert found.curve[-1][1] == pytest.approx((-59.0 - LOW) / UNIT)
+    gain = gain_of(run_of(BAD, GOOD, selected=2), run_of(GOOD, selected=1), unmeasured)
+    assert gain.gain and gain.gain.value == 188.0 and gain.scope == "runs and cases"
+    assert (gain.runs, gain.measured, gain.started, gain.unchanged) == (3, 2, 3, 1)
+    assert gain.first == (-435.0 - 59.0) / 2 and gain.share == pytest.approx(188.0 / (-59.0 - LOW))
+    assert gain.validation_gain and gain.validation_gain.value == pytest.approx(702.0 / 3)
+    assert gain.curve and gain.curve[0] == (0, 0.0) and gain.curve[-1][0] == 16
+    assert gain.curve[-1][1] == pytest.approx((-59.0 - LOW) / UNIT)
     assert entrant_gain([]) is None
 
 
@@ -240,13 +240,13 @@ def test_areas_and_heights_have_intervals_over_runs():
     quick, slow = run_of(GOOD, selected=1), run_of(BAD, GOOD, selected=2)
     heights = [-59.0, -59.0, -410.0]
     curves = [quick, run_of(GOOD, selected=1), run_of(BAD, selected=1)]
-    found = gain_of(*curves)
+    gain = gain_of(*curves)
     height = curve_means([learning_curve(run) for run in curves]).at[16]
     assert height and height.value == pytest.approx(sum(heights) / 3) and height.interval
     reach = stats.t.ppf(0.975, 2) * np.std(heights, ddof=1) / 3**0.5
     assert height.interval.high - height.interval.low == pytest.approx(2 * reach, rel=0.1)  # skewness moves the ends
-    assert found.at[16] == Number(height.value, Interval(-500.0, 0.0))  # the possible returns of Acrobot
-    assert found.area and found.area.interval and found.area.interval.low < found.area.value
+    assert gain.at[16] == Number(height.value, Interval(-500.0, 0.0))  # the possible returns of Acrobot
+    assert gain.area and gain.area.interval and gain.area.interval.low < gain.area.value
     alone, equal = gain_of(slow), gain_of(quick, run_of(GOOD, selected=1))
     assert alone.area and alone.area.interval is None and alone.at[16] == Number(-59.0, None)
     assert equal.at[16] == Number(-59.0, None)
@@ -262,10 +262,10 @@ def test_areas_and_heights_have_intervals_over_runs():
 
 def test_gains_of_two_entrants_are_paired_by_case():
     other = Made("e", (-300.0, -300.0), tuple(value - 5.0 for value in BAD.heldout or ()))
-    found = gain_difference([run_of(BAD, GOOD, selected=2)], [run_of(BAD, other, selected=2)])
-    assert found and found.gains == (376.0, -5.0) and found.difference and found.difference.value == 381.0
-    assert found.firsts == (-435.0, -435.0) and found.scope == ONE_RUN
-    assert found.difference.interval is None
+    gain = gain_difference([run_of(BAD, GOOD, selected=2)], [run_of(BAD, other, selected=2)])
+    assert gain and gain.gains == (376.0, -5.0) and gain.difference and gain.difference.value == 381.0
+    assert gain.firsts == (-435.0, -435.0) and gain.scope == ONE_RUN
+    assert gain.difference.interval is None
 
 
 def test_tables_of_a_leaderboard():

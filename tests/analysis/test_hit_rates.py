@@ -54,7 +54,7 @@ def test_correlated_edits_within_runs_widen_the_interval():
 def test_an_interval_contains_its_rate(counts):
     rate = hit_rate(counts)
     assert 0 <= rate.low <= rate.rate <= rate.high <= 1
-    assert (rate.n, rate.hits) == (sum(one.n for one in counts), sum(one.hits for one in counts))
+    assert (rate.n, rate.hits) == (sum(count.n for count in counts), sum(count.hits for count in counts))
 
 
 def test_coverage_when_runs_differ():
@@ -81,11 +81,11 @@ def analysed(folder, *runs: tuple[str, str, list[Step]]):
 def test_groups_are_agents_and_demands(tmp_path):
     hit = [source("a = 1", validation=1), source("a = 2", validation=2), source("b = [1]", validation=3)]
     miss = [source("a = 1", validation=1), source("a = 2", validation=0), source("a = 2", validation=0)]
-    found = analysed(
+    rates = analysed(
         tmp_path, ("x", "tuning", hit), ("x", "tuning", miss), ("x", "synthesis", hit), ("y", "", hit), ("y", "", [])
     )
-    assert found.keys() == {("x", "synthesis"), ("x", "tuning"), ("x", "all"), ("y", "other")}
-    tuning = found["x", "tuning"]
+    assert rates.keys() == {("x", "synthesis"), ("x", "tuning"), ("x", "all"), ("y", "other")}
+    tuning = rates["x", "tuning"]
     assert [(kind, rate.n, rate.hits, rate.runs) for kind, rate in tuning.edits.items() if rate.n] == [
         ("synthesis", 1, 1, 1),
         ("parametric", 2, 1, 2),
@@ -95,8 +95,8 @@ def test_groups_are_agents_and_demands(tmp_path):
         ("same", 1, 0),
         ("rewrite", 3, 2),
     ]
-    assert (found["x", "all"].runs, found["x", "all"].edits["parametric"].n) == (3, 3)
-    assert found["y", "other"].runs == 2
+    assert (rates["x", "all"].runs, rates["x", "all"].edits["parametric"].n) == (3, 3)
+    assert rates["y", "other"].runs == 2
 
 
 def test_only_runs_under_the_same_conditions_are_counted_together(tmp_path):
@@ -127,6 +127,6 @@ def test_only_runs_under_the_same_conditions_are_counted_together(tmp_path):
 
 def test_structure_is_averaged_over_selected_bundles(tmp_path):
     short, long = source("a = 1"), source("def f():\n    return 1\n\n\ndef g():\n    return 2\n")
-    found = analysed(tmp_path, ("x", "tuning", [short]), ("x", "tuning", [long]), ("x", "tuning", []))
-    means = found["x", "tuning"].structure
+    rates = analysed(tmp_path, ("x", "tuning", [short]), ("x", "tuning", [long]), ("x", "tuning", []))
+    means = rates["x", "tuning"].structure
     assert (means["lines"], means["functions"], means["files"]) == (2.5, 1.0, 1.0)

@@ -49,8 +49,8 @@ def test_planned_experiments_find_the_effect_as_often_as_promised():
 
 def test_warnings_cover_the_worst_setting():
     for tasks, table in ((1, "task"), (4, "family"), (16, "suite")):
-        found = [row["3"] for row in measurements()["tables"][table].values()]
-        assert coverage(tasks, 3) == coverage(tasks, 4) == Coverage(min(found), max(found))
+        rates = [row["3"] for row in measurements()["tables"][table].values()]
+        assert coverage(tasks, 3) == coverage(tasks, 4) == Coverage(min(rates), max(rates))
     assert coverage_warning(coverage(1, 2), 2) and not coverage_warning(coverage(16, 3), 3)
 
 
@@ -77,13 +77,13 @@ def test_what_is_printed_without_a_warning_holds(table):
 
 @pytest.mark.parametrize(("name", "runs"), [("runs dominate", 3), ("two modes, 1 in 2", 2), ("0/1, most succeed", 3)])
 def test_a_small_simulation_agrees(simulation, name, runs):
-    setting = next(one for one in simulation.SETTINGS if one.name == name)
-    found = simulation.measure(setting, runs, 40)
-    assert found["tasks_p"] <= 0.2 and found["p"] <= 0.2
-    assert found["tasks_places"] >= 0.8 and found["places"] >= 0.8 and found["rank_score"] >= 0.8
+    setting = next(setting for setting in simulation.SETTINGS if setting.name == name)
+    rates = simulation.measure(setting, runs, 40)
+    assert rates["tasks_p"] <= 0.2 and rates["p"] <= 0.2
+    assert rates["tasks_places"] >= 0.8 and rates["places"] >= 0.8 and rates["rank_score"] >= 0.8
 
 
 def test_one_run_of_each_is_tested_over_tasks_alone(simulation):
-    found = simulation.measure(simulation.SETTINGS[2], 1, 60)
-    assert found["tasks_p"] <= 0.2 and found["tasks_places"] >= 0.8
-    assert not {"p", "first", "improvement", "tasks_first"} & set(found)
+    rates = simulation.measure(simulation.SETTINGS[2], 1, 60)
+    assert rates["tasks_p"] <= 0.2 and rates["tasks_places"] >= 0.8
+    assert not {"p", "first", "improvement", "tasks_first"} & set(rates)

@@ -22,10 +22,10 @@ DRAWS = 300
 
 def anchor_file(random=((0.0, 1.0), (1.0, 0.0)), zero=(2.0, 2.0), tasks=(TASK,), splits="paper", **facts) -> AnchorFile:
     mark = fingerprint("", splits, 0, 0, **facts)
-    known = {name: value for name, value in mark.items() if name not in ("budget", "heldout_cases", "task")}
+    conditions = {name: value for name, value in mark.items() if name not in ("budget", "heldout_cases", "task")}
     anchors = {
         task: TaskAnchors(
-            fingerprint={**known, "task": task},
+            fingerprint={**conditions, "task": task},
             heldout_cases=len(zero),
             train_cases=1,
             random=Anchor(returns=[list(row) for row in random]),
@@ -49,14 +49,14 @@ def rows(runs, files=(), with_paper=False):
 
 
 def test_runs_of_one_entrant_are_averaged():
-    found = rows(
+    table = rows(
         [synthetic_run((1.0, 3.0)), synthetic_run((5.0, 7.0)), synthetic_run((0.0, 1.0), agent="kimi", model=None)]
     )
-    assert found["codex m"].score == 4.0
-    assert found["codex m"].runs == 2
-    assert found["codex m"].scope == "runs and cases"
-    assert found["kimi"].scope == "cases only: one run"
-    assert (found["codex m"].rank, found["kimi"].rank) == (1, 2)
+    assert table["codex m"].score == 4.0
+    assert table["codex m"].runs == 2
+    assert table["codex m"].scope == "runs and cases"
+    assert table["kimi"].scope == "cases only: one run"
+    assert (table["codex m"].rank, table["kimi"].rank) == (1, 2)
 
 
 def test_entrants_differ_by_settings_and_runs_by_hand_are_one():
@@ -70,11 +70,11 @@ def test_no_agent_takes_the_name_of_another_kind_of_entrant(name):
 
 
 def test_a_measured_random_policy_is_an_entrant():
-    found = rows([synthetic_run((3.0, 3.0))], [anchor_file()])
-    assert found["random policy"].rank == 2
-    assert found["random policy"].score == 0.5
-    assert found["codex m"].paper_normalised == 1.0
-    assert found["codex m"].rank_score == 1.0
+    table = rows([synthetic_run((3.0, 3.0))], [anchor_file()])
+    assert table["random policy"].rank == 2
+    assert table["random policy"].score == 0.5
+    assert table["codex m"].paper_normalised == 1.0
+    assert table["codex m"].rank_score == 1.0
 
 
 @pytest.mark.parametrize("facts", [{"packages": {"numpy": "1"}}, {"splits": "sealed:x"}])
@@ -88,15 +88,15 @@ def test_anchors_that_were_measured_otherwise_are_not_used_and_the_difference_is
 
 @pytest.mark.parametrize(("returns", "beats"), [((2.0, 2.0), False), ((2.0, 2.5), True)])
 def test_entrants_below_the_best_trivial_policy_are_marked(returns, beats):
-    found = rows([synthetic_run(returns)], [anchor_file()])
-    assert found["codex m"].beats_trivial is beats
-    assert found["random policy"].beats_trivial is None
+    table = rows([synthetic_run(returns)], [anchor_file()])
+    assert table["codex m"].beats_trivial is beats
+    assert table["random policy"].beats_trivial is None
 
 
 def test_without_an_ok_submit_the_failure_return_counts():
-    found = rows([synthetic_run((0.0, 0.0)), synthetic_run(None, kind="no_ok_submit", failure_return=-9.0)])
-    assert found["codex m"].score == -4.5
-    assert found["codex m"].flags == ("no ok submit (1 of 2)",)
+    table = rows([synthetic_run((0.0, 0.0)), synthetic_run(None, kind="no_ok_submit", failure_return=-9.0)])
+    assert table["codex m"].score == -4.5
+    assert table["codex m"].flags == ("no ok submit (1 of 2)",)
 
 
 def test_unfinished_runs_are_missing_and_named():
@@ -225,14 +225,14 @@ def beside_the_paper():
 
 def test_beside_the_paper_there_are_its_agents_ours_and_the_measured_random_policy(beside_the_paper):
     (core, *_) = beside_the_paper.aggregates
-    names = {one.entrant for one in core.standings}
+    names = {row.entrant for row in core.standings}
     assert names == {"codex m", "random policy", *(f"{name} (paper)" for name in agents())}
-    found = {one.entrant: one for one in core.standings}
-    assert found["random policy"].normalised.value == 0.0
-    assert found["random policy"].unclipped < -0.1
-    assert found["random policy"].rank == 6
-    assert found["GPT-5.5 (paper)"].normalised.interval is None
-    assert 0.8 < found["GPT-5.5 (paper)"].paper_normalised < 1.0
+    table = {row.entrant: row for row in core.standings}
+    assert table["random policy"].normalised.value == 0.0
+    assert table["random policy"].unclipped < -0.1
+    assert table["random policy"].rank == 6
+    assert table["GPT-5.5 (paper)"].normalised.interval is None
+    assert 0.8 < table["GPT-5.5 (paper)"].paper_normalised < 1.0
 
 
 def test_rows_of_the_paper_that_doing_nothing_beats_are_marked(beside_the_paper):
@@ -255,8 +255,8 @@ def whole():
 
 
 def standings(made, name="core16"):
-    (aggregate,) = [one for one in made.aggregates if one.name == name]
-    return {one.entrant: one for one in aggregate.standings}
+    (aggregate,) = [aggregate for aggregate in made.aggregates if aggregate.name == name]
+    return {row.entrant: row for row in aggregate.standings}
 
 
 def test_the_primary_aggregate_is_the_macro_mean_of_fixed_scales(whole):
@@ -278,12 +278,12 @@ def test_a_new_entrant_changes_no_other_score():
 
 
 def test_standings_have_rank_intervals_and_probabilities(whole):
-    found = standings(whole)
-    assert found["bad m"].places.first == found["bad m"].places.last == 3
-    assert {found[name].places.last for name in ("good m", "same m")} == {2}
-    assert 0.0 < found["bad m"].p_first < 0.001
-    assert sum(row.p_first for row in found.values()) == pytest.approx(1.0)
-    assert found["good m"].normalised.interval.low > 0.7 > found["bad m"].normalised.interval.high
+    table = standings(whole)
+    assert table["bad m"].places.first == table["bad m"].places.last == 3
+    assert {table[name].places.last for name in ("good m", "same m")} == {2}
+    assert 0.0 < table["bad m"].p_first < 0.001
+    assert sum(row.p_first for row in table.values()) == pytest.approx(1.0)
+    assert table["good m"].normalised.interval.low > 0.7 > table["bad m"].normalised.interval.high
 
 
 def test_summaries_beside_the_mean(whole):
@@ -360,9 +360,9 @@ def test_an_entrant_with_one_run_among_others_is_named():
 def test_two_runs_cannot_prove_the_first_place():
     runs = [synthetic_run([value] * 4, agent=agent, name=f"{agent}{n}") for agent, value in (("a", 1.0), ("b", 0.0))
             for n in range(2)]  # fmt: skip
-    found = rows(runs)
-    assert found["a m"].p_first == pytest.approx(15 / 16) and found["b m"].p_first == pytest.approx(1 / 16)
-    assert (found["a m"].places.first, found["a m"].places.last) == (1, 2)
+    table = rows(runs)
+    assert table["a m"].p_first == pytest.approx(15 / 16) and table["b m"].p_first == pytest.approx(1 / 16)
+    assert (table["a m"].places.first, table["a m"].places.last) == (1, 2)
 
 
 def test_ranks_and_first_places_of_few_runs_say_how_often_equal_means_give_them():
@@ -388,7 +388,7 @@ def test_runs_that_selected_the_same_policy_are_counted():
 
 
 def test_families_and_demands_are_summed_up_too(whole):
-    assert [one.name for one in whole.aggregates] == ["core16", *paper.families(), *paper.demands()]
+    assert [aggregate.name for aggregate in whole.aggregates] == ["core16", *paper.families(), *paper.demands()]
     families = [standings(whole, name)["good m"].normalised.value for name in paper.families()]
     assert np.mean(families) == pytest.approx(standings(whole)["good m"].normalised.value)
 
@@ -396,8 +396,8 @@ def test_families_and_demands_are_summed_up_too(whole):
 def test_an_entrant_without_all_tasks_is_not_ranked():
     runs = suite({"whole": 0.5}, 2) + suite({"part": 0.9}, 2, tasks=paper.core16()[:5])
     made = board(runs)
-    (core,) = [one for one in made.aggregates if one.name == "core16"]
-    assert [one.entrant for one in core.standings] == ["whole m"]
+    (core,) = [aggregate for aggregate in made.aggregates if aggregate.name == "core16"]
+    assert [row.entrant for row in core.standings] == ["whole m"]
     assert core.incomplete == {"part m": 5}
     assert core.standings[0].rank_score is None
     assert set(standings(made, "gym_box2d")) == {"whole m", "part m"}
@@ -422,8 +422,8 @@ def test_shared_tasks_are_no_group_of_their_own_if_they_are_few_or_another_group
 
 
 def test_a_task_without_a_scale_has_no_normalised_score():
-    found = rows([synthetic_run(task="LunarLander-v3"), synthetic_run(task="LunarLander-v3", agent="kimi")])
-    assert found["codex m"].normalised is None
+    table = rows([synthetic_run(task="LunarLander-v3"), synthetic_run(task="LunarLander-v3", agent="kimi")])
+    assert table["codex m"].normalised is None
     assert board([synthetic_run(task="LunarLander-v3")]).aggregates == ()
 
 

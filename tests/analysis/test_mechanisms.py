@@ -31,9 +31,9 @@ def by_rules(policy) -> frozenset[str]:
 
 @pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
 def test_a_labelled_policy(policy, tmp_path):
-    found = policy.find(tmp_path)
-    assert found.keys() == by_rules(policy)
-    assert all(1 <= at.line <= policy.files[at.file].count("\n") + 1 for at in found.values())
+    mechanisms = policy.find(tmp_path)
+    assert mechanisms.keys() == by_rules(policy)
+    assert all(1 <= at.line <= policy.files[at.file].count("\n") + 1 for at in mechanisms.values())
 
 
 def test_the_documented_agreement():
@@ -42,14 +42,14 @@ def test_the_documented_agreement():
     assert {name for policy in POLICIES for name in policy.mechanisms} == {*RULES}
     pairs = [(policy.mechanisms, by_rules(policy)) for policy in POLICIES if not (policy.fresh or policy.second)]
     text = (ROOT / "docs" / "diagnostics.md").read_text()
-    for name, (both, person, found) in agreement(pairs).items():
+    for name, (both, person, by_rule) in agreement(pairs).items():
         words = name.replace("_", " ")
-        assert f"| {words} | {both} of {found} | {both} of {person} |" in text, name
+        assert f"| {words} | {both} of {by_rule} | {both} of {person} |" in text, name
     for group, words in (("fresh", "the rules find"), ("second", "now find")):
         chosen = [policy for policy in POLICIES if getattr(policy, group)]
         wanted = sum(len(policy.mechanisms) for policy in chosen)
-        found = sum(len(by_rules(policy) & policy.mechanisms) for policy in chosen)
-        assert f"{words} {found} of {wanted} mechanisms" in " ".join(text.split())
+        by_rule = sum(len(by_rules(policy) & policy.mechanisms) for policy in chosen)
+        assert f"{words} {by_rule} of {wanted} mechanisms" in " ".join(text.split())
 
 
 PD = """
@@ -70,9 +70,9 @@ class Policy:
 
 def test_a_run_shows_the_mechanisms_of_its_selected_code(tmp_path):
     steps = [source("class Policy: pass", validation=0.0), source(PD, validation=1.0)]
-    found = diagnose(open_run(write_run(tmp_path / "run", steps).folder)).mechanisms
+    mechanisms = diagnose(open_run(write_run(tmp_path / "run", steps).folder)).mechanisms
     line = "force = 2.0 * error - 0.5 * (error - self.last)"
-    assert {mechanism.name: (mechanism.file, mechanism.line, mechanism.text) for mechanism in found} == {
+    assert {mechanism.name: (mechanism.file, mechanism.line, mechanism.text) for mechanism in mechanisms} == {
         "memory": ("policy.py", 11, line),
         "state_estimation": ("policy.py", 11, line),
         "feedback_control": ("policy.py", 11, line),
@@ -81,8 +81,8 @@ def test_a_run_shows_the_mechanisms_of_its_selected_code(tmp_path):
 
 def test_unused_code_has_no_mechanism(tmp_path):
     unused = PD.replace("class Policy", "class Old") + "\n\nclass Policy:\n    def act(self, obs):\n        return 0\n"
-    found = diagnose(open_run(write_run(tmp_path / "run", [source(unused)]).folder)).mechanisms
-    assert {mechanism.name for mechanism in found} == set()
+    mechanisms = diagnose(open_run(write_run(tmp_path / "run", [source(unused)]).folder)).mechanisms
+    assert {mechanism.name for mechanism in mechanisms} == set()
 
 
 def test_mechanisms_are_unknown_without_the_checkpoints(tmp_path):

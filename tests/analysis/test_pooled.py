@@ -29,9 +29,9 @@ def test_interquartile_mean(count):
 
 def test_the_interval_of_the_interquartile_mean_is_about_its_value():
     made = tasks(4)
-    found = estimate_interquartile_mean(made)
-    assert found.value == pytest.approx(interquartile_mean(np.concatenate([task.mean(axis=1) for task in made])))
-    assert found.interval.low < found.value < found.interval.high
+    estimate = estimate_interquartile_mean(made)
+    assert estimate.value == pytest.approx(interquartile_mean(np.concatenate([task.mean(axis=1) for task in made])))
+    assert estimate.interval.low < estimate.value < estimate.interval.high
 
 
 def test_an_outlier_moves_the_interval_of_the_mean_alone():
@@ -44,8 +44,8 @@ def test_an_outlier_moves_the_interval_of_the_mean_alone():
 def test_optimality_gap_counts_nothing_above_one():
     assert optimality_gap(np.array([0.5, 1.0, 3.0])) == pytest.approx(0.5 / 3)
     runs = np.array([[0.5, 0.5], [1.0, 1.0], [2.0, 4.0]])
-    found = estimate_optimality_gap([runs])
-    assert found.value == pytest.approx(0.5 / 3) and found.interval.low >= 0.0
+    estimate = estimate_optimality_gap([runs])
+    assert estimate.value == pytest.approx(0.5 / 3) and estimate.interval.low >= 0.0
 
 
 def test_below_one_the_optimality_gap_is_the_rest_of_the_mean():

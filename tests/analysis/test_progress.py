@@ -20,13 +20,13 @@ def run_of(folder, steps: list[Step], budget: int = 128) -> Diagnosis:
 
 def events(*scored: tuple[int, float]) -> list[TimelineEvent]:
     """Parametric edits with these means, after so many episodes."""
-    found: list[TimelineEvent] = []
+    timeline_events: list[TimelineEvent] = []
     for number, (consumed, mean) in enumerate(scored, start=1):
-        best = max(mean, found[-1].best) if found else mean
-        kind = EditKind.PARAMETRIC if found else EditKind.FIRST
-        hit = bool(found) and mean > found[-1].best
-        found.append(TimelineEvent(number, str(number), kind, "ok", consumed, mean, best, hit, None, None))
-    return found
+        best = max(mean, timeline_events[-1].best) if timeline_events else mean
+        kind = EditKind.PARAMETRIC if timeline_events else EditKind.FIRST
+        hit = bool(timeline_events) and mean > timeline_events[-1].best
+        timeline_events.append(TimelineEvent(number, str(number), kind, "ok", consumed, mean, best, hit, None, None))
+    return timeline_events
 
 
 def test_the_curve_and_its_area():
@@ -61,7 +61,7 @@ def test_progress_without_a_score_is_unknown():
 
 @given(st.lists(st.tuples(st.integers(1, 20), st.floats(-1e6, 1e6)), min_size=1, max_size=10))
 def test_the_area_lies_between_the_first_and_the_best(steps):
-    consumed = [sum(cost for cost, _ in steps[: place + 1]) for place in range(len(steps))]
+    consumed = [sum(cost for cost, _ in steps[: index + 1]) for index in range(len(steps))]
     made = run_progress(events(*zip(consumed, [mean for _, mean in steps], strict=True)), budget=consumed[-1] + 5)
     slack = 1e-6
     assert made.curve[0].best - slack <= made.area <= made.curve[-1].best + slack
@@ -122,13 +122,13 @@ def test_spending_counts_episodes_cases_errors_and_tokens(tmp_path):
     assert (spent.distinct_cases, spent.repeated_episodes) == (4, 2)
     assert spent.clipped_action_rate == 6 / (3 * 10 + 2 * 5)
     assert spent.invalid_action_rate == 1 / 5
-    assert [(one.submission, one.episodes, one.agent_s) for one in spent.by_submission] == [
+    assert [(submission.submission, submission.episodes, submission.agent_s) for submission in spent.by_submission] == [
         (1, 3, 10.0),
         (2, 2, 20.0),
         (4, 1, 40.0),
     ]
     assert (spent.agent_s, spent.judge_s) == (70.0, 3.0)
-    assert {one.between for one in spent.by_submission} == {SubmissionEffort()}
+    assert {submission.between for submission in spent.by_submission} == {SubmissionEffort()}
 
 
 def test_a_time_that_is_unknown_stays_unknown(tmp_path):
@@ -136,7 +136,7 @@ def test_a_time_that_is_unknown_stays_unknown(tmp_path):
     written.facts["submissions"][0] |= {"judged_at": None, "wall_s": None}
     written.rewrite()
     spent = diagnose(open_run(written.folder)).spending
-    assert [one.agent_s for one in spent.by_submission] == [60.0, None]
+    assert [submission.agent_s for submission in spent.by_submission] == [60.0, None]
     assert (spent.agent_s, spent.judge_s) == (None, None)
 
 

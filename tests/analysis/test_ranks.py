@@ -38,17 +38,17 @@ def test_a_permutation_of_the_entrants_permutes_the_ranks(values, shuffler):
 
 @given(VALUES)
 def test_ranks_count_who_is_strictly_greater(values):
-    found = ranks(values)
-    assert min(found) == 1
-    for i, one in enumerate(values):
+    ranked = ranks(values)
+    assert min(ranked) == 1
+    for i, value in enumerate(values):
         for j, other in enumerate(values):
-            assert (found[i] < found[j]) == (one > other)
+            assert (ranked[i] < ranked[j]) == (value > other)
 
 
 def test_rank_intervals_follow_from_significant_differences():
     """The first surely beats the third; nothing else is sure."""
-    found = rank_intervals(3, lambda i, j: (-1.0, 0.001) if (i, j) == (2, 0) else (0.1, 0.5))
-    assert found == [RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3)]
+    intervals = rank_intervals(3, lambda i, j: (-1.0, 0.001) if (i, j) == (2, 0) else (0.1, 0.5))
+    assert intervals == [RankInterval(1, 2), RankInterval(1, 3), RankInterval(2, 3)]
 
 
 def test_rank_intervals_are_corrected_for_the_number_of_pairs():

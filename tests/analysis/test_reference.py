@@ -40,7 +40,7 @@ def test_there_are_anchors_for_every_task():
     assert list(stored_anchors().tasks) == list(core16())
     assert stored_anchors().splits_id == "paper"
     for anchors in stored_anchors().tasks.values():
-        assert {len(repeat) for one in anchors.trivial().values() for repeat in one.returns} == {32}
+        assert {len(repeat) for anchor in anchors.trivial().values() for repeat in anchor.returns} == {32}
         assert len(anchors.random.returns) == 10
 
 
@@ -90,9 +90,9 @@ def test_the_random_anchor_agrees_with_the_paper_except_on_three_tasks():
     """Within what ten repeats show of one; not on three tasks, where the row was hardly made on the same cases."""
     outside = set()
     for task, anchors in stored_anchors().tasks.items():
-        found = [sum(repeat) / 32 for repeat in anchors.random.returns]
-        spread = max(found) - min(found)
-        if not min(found) - spread <= paper.published()[task]["random"] <= max(found) + spread:
+        measured = [sum(repeat) / 32 for repeat in anchors.random.returns]
+        spread = max(measured) - min(measured)
+        if not min(measured) - spread <= paper.published()[task]["random"] <= max(measured) + spread:
             outside.add(task)
     assert outside == {"core16/car-racing", "core16/fetch-push", "core16/fetch-pick-and-place"}
 
@@ -100,21 +100,21 @@ def test_the_random_anchor_agrees_with_the_paper_except_on_three_tasks():
 def test_a_measurement_now_gives_the_stored_numbers():
     task = core16()["core16/reacher"]
     with LocalEngine(task, jobs=2) as engine:
-        found = measure(engine, task, PaperSplits(), heldout_cases=3, train_cases=1, repeats=2)
+        measured = measure(engine, task, PaperSplits(), heldout_cases=3, train_cases=1, repeats=2)
     anchors = stored_anchors().tasks[task.id]
-    assert found.zero.returns[0] == anchors.zero.returns[0][:3]
-    assert [row[:3] for row in anchors.random.returns[:2]] == found.random.returns
-    assert found.random.returns[0] != found.random.returns[1]
+    assert measured.zero.returns[0] == anchors.zero.returns[0][:3]
+    assert [row[:3] for row in anchors.random.returns[:2]] == measured.random.returns
+    assert measured.random.returns[0] != measured.random.returns[1]
 
 
 def test_anchors_can_be_measured_on_any_cases(tmp_path):
     task, splits = core16()["core16/four-rooms"], SealedSplits(b"k" * 32)
     with LocalEngine(task, jobs=2) as engine:
-        found = measure(engine, task, splits, heldout_cases=2, train_cases=1, repeats=2)
-    assert found.fingerprint["splits"] == splits.id
-    run = synthetic_run((0.0, 0.0), task.id, splits=splits.id, facts=found.fingerprint)
+        measured = measure(engine, task, splits, heldout_cases=2, train_cases=1, repeats=2)
+    assert measured.fingerprint["splits"] == splits.id
+    run = synthetic_run((0.0, 0.0), task.id, splits=splits.id, facts=measured.fingerprint)
     assert isinstance(
-        trivial_scores([stored_anchors().model_copy(update={"tasks": {task.id: found}})], run), TrivialScores
+        trivial_scores([stored_anchors().model_copy(update={"tasks": {task.id: measured}})], run), TrivialScores
     )
 
 

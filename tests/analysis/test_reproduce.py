@@ -25,9 +25,9 @@ def changed(**tables) -> Document:
 
 
 def test_every_printed_cell_is_reproduced():
-    found = reproduce(STORED, STORED)
-    assert found.holds
-    assert found.compared == 5 * 7 + 18 * 4
+    reproduction = reproduce(STORED, STORED)
+    assert reproduction.holds
+    assert reproduction.compared == 5 * 7 + 18 * 4
 
 
 def test_agents_trivial_policies_and_baselines_share_one_table():
@@ -63,10 +63,10 @@ def test_hit_rates_follow_from_the_counts():
 @given(st.permutations(list(STORED.table1[TASKS[0]])))
 def test_permuted_agents_permute_the_result(order):
     given_ = changed(table1={task: {name: row[name] for name in order} for task, row in STORED.table1.items()})
-    found = reproduce(given_, STORED)
-    assert found.holds
-    assert list(found.table2) == order
-    assert found.table2 == rank_table(STORED)
+    reproduction = reproduce(given_, STORED)
+    assert reproduction.holds
+    assert list(reproduction.table2) == order
+    assert reproduction.table2 == rank_table(STORED)
 
 
 def test_renaming_agents_does_not_change_their_results():
@@ -88,16 +88,16 @@ def test_renaming_agents_does_not_change_their_results():
 def test_one_altered_cell_is_named(task, agent, change):
     table = {name: dict(row) for name, row in STORED.table1.items()}
     table[task][agent] += change
-    found = reproduce(changed(table1=table), STORED)
-    assert not found.holds
-    assert [(cell.table, cell.row, cell.column) for cell in found.altered] == [("Table 1", task, agent)]
+    reproduction = reproduce(changed(table1=table), STORED)
+    assert not reproduction.holds
+    assert [(cell.table, cell.row, cell.column) for cell in reproduction.altered] == [("Table 1", task, agent)]
 
 
 def test_altered_results_and_counts_are_named_too():
     table2 = {name: dict(row) for name, row in STORED.table2.items()}
     table2["random"]["core16"] = 0.11
-    found = reproduce(changed(table2=table2), STORED)
-    assert [str(cell) for cell in found.wrong] == ["Table 2, random, core16: 0.109375, printed 0.11"]
+    reproduction = reproduce(changed(table2=table2), STORED)
+    assert [str(cell) for cell in reproduction.wrong] == ["Table 2, random, core16: 0.109375, printed 0.11"]
     table4 = STORED.model_dump()["table4"]
     table4["GPT-5.5"]["tuning"]["parametric"]["hits"] = 20
     (cell,) = reproduce(changed(table4=table4), STORED).altered

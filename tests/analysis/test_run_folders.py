@@ -21,8 +21,8 @@ STEPS = [source("x = 1", validation=1), source("x = 2", validation=2)]
 def test_runs_are_found_at_any_depth_and_once(tmp_path):
     for name in ("b", "a/one", "a/two/deep"):
         write_run(tmp_path / name, STEPS)
-    found = find_run_folders([tmp_path, tmp_path / "a", tmp_path / "b"])
-    assert [str(folder.relative_to(tmp_path)) for folder in found] == ["a/one", "a/two/deep", "b"]
+    folders = find_run_folders([tmp_path, tmp_path / "a", tmp_path / "b"])
+    assert [str(folder.relative_to(tmp_path)) for folder in folders] == ["a/one", "a/two/deep", "b"]
     assert find_run_folders([tmp_path / "b"]) == [tmp_path / "b"]
 
 
@@ -67,9 +67,9 @@ def test_broken_folders_are_named_and_the_rest_is_read(tmp_path):
     (tmp_path / "half written").mkdir()
     (tmp_path / "half written" / "ledger.jsonl").touch()
     (tmp_path / "a folder" / "run.json").mkdir(parents=True)
-    found = analyze_runs([tmp_path])
-    assert [run.summary.id for run in found.runs] == ["whole"]
-    reasons = {skipped.path.rpartition("/")[2]: skipped.why for skipped in found.skipped}
+    analysis = analyze_runs([tmp_path])
+    assert [run.summary.id for run in analysis.runs] == ["whole"]
+    reasons = {skipped.path.rpartition("/")[2]: skipped.why for skipped in analysis.skipped}
     expected = {name: says for name, (_, says) in ways.items()}
     expected |= {"half written": "unfinished: there is a ledger", "a folder": "broken: cannot read"}
     assert reasons.keys() == expected.keys()
@@ -114,9 +114,9 @@ def test_rows_leave_broken_runs_out(tmp_path):
     write_run(tmp_path / "one", STEPS)
     (tmp_path / "two").mkdir()
     (tmp_path / "two" / "ledger.jsonl").touch()
-    found = evopolicygym.analyze(tmp_path)
-    assert len(found.rows()) == 1
-    assert [(Path(skip.path).name, skip.kind) for skip in found.skipped] == [("two", "unfinished")]
+    analysis = evopolicygym.analyze(tmp_path)
+    assert len(analysis.rows()) == 1
+    assert [(Path(skip.path).name, skip.kind) for skip in analysis.skipped] == [("two", "unfinished")]
 
 
 LINES = {
@@ -137,8 +137,8 @@ def test_one_line_of_a_transcript_ends_no_analysis(tmp_path, line):
     logs = tmp_path / "hostile" / "logs" / "agent"
     logs.mkdir(parents=True)
     (logs / "turn_001.out").write_text(f'{LINES[line]}\n{{"type": "tool_result", "output": "submit_001 submit_002"}}\n')
-    found = analyze_runs([tmp_path])
-    assert not found.skipped and [run.summary.id for run in found.runs] == ["hostile", "other"]
+    analysis = analyze_runs([tmp_path])
+    assert not analysis.skipped and [run.summary.id for run in analysis.runs] == ["hostile", "other"]
 
 
 def test_a_run_that_cannot_be_analysed_is_named_and_the_rest_is_read(tmp_path):

@@ -34,11 +34,11 @@ def test_one_run_without_a_policy_costs_one_task_and_is_shown():
     failure = synthetic_run(None, tasks[-1], "unlucky", kind="no_ok_submit", cases=4, failure_return=FAILURE)
     runs = [*expert_runs("unlucky", tasks[:-1]), failure, *expert_runs("steady", tasks)]
     runs += suite({"poor": 0.1}, 1, cases=4)
-    found = core_rows(runs)
-    assert [found[name].rank for name in ("steady m", "unlucky m", "poor m")] == [1, 2, 3]
-    assert found["unlucky m"].normalised.value == pytest.approx(15 / 16)
-    assert (found["unlucky m"].failed, found["unlucky m"].without_policy) == (1 / 16, 1)
-    assert (found["steady m"].failed, found["steady m"].without_policy) == (0.0, 0)
+    table = core_rows(runs)
+    assert [table[name].rank for name in ("steady m", "unlucky m", "poor m")] == [1, 2, 3]
+    assert table["unlucky m"].normalised.value == pytest.approx(15 / 16)
+    assert (table["unlucky m"].failed, table["unlucky m"].without_policy) == (1 / 16, 1)
+    assert (table["steady m"].failed, table["steady m"].without_policy) == (0.0, 0)
     assert core_rows(runs, scale=1)["unlucky m"].rank == 3
 
 
@@ -50,8 +50,8 @@ def test_trivial_policies_share_the_last_rank():
         for name in ("constant", "zero")
     ]
     (board,) = leaderboard(runs, [stored_anchors()], draws=50, with_paper=True).boards
-    found = {row.entrant: row for row in board.aggregates[0].standings}
-    trivial = [found[name] for name in ("constant m", "zero m", "random policy")]
+    table = {row.entrant: row for row in board.aggregates[0].standings}
+    trivial = [table[name] for name in ("constant m", "zero m", "random policy")]
     assert [(row.rank, row.normalised.value) for row in trivial] == [(5, 0.0)] * 3
     assert all(row.unclipped < 0.0 for row in trivial)
 
@@ -103,21 +103,27 @@ def orders(scores, returns=None, other=None):
 
 
 def test_an_order_that_rests_on_one_task_is_named():
-    found = orders({"a": [1.0, 0.4, 0.4], "b": [0.2, 0.5, 0.5]})
-    assert "without t1" in found.changing and "median" in found.changing and "rank score" in found.changing
-    assert "without t2" not in found.changing
-    assert found.left_out_ranks("a") == (1, 2)
+    sensitivity = orders({"a": [1.0, 0.4, 0.4], "b": [0.2, 0.5, 0.5]})
+    assert (
+        "without t1" in sensitivity.changing
+        and "median" in sensitivity.changing
+        and "rank score" in sensitivity.changing
+    )
+    assert "without t2" not in sensitivity.changing
+    assert sensitivity.left_out_ranks("a") == (1, 2)
 
 
 def test_a_clear_order_holds_in_every_variation():
-    found = orders({"a": [0.9, 0.8, 0.7], "b": [0.3, 0.2, 0.1]}, other={"a": [2.0, 2.0, 2.0], "b": [1.0, 1.0, 1.0]})
-    assert found.changing == []
-    assert [order.choice for order in found.choices] == ["interquartile mean", "median", "rank score", "scale 1"]
+    sensitivity = orders(
+        {"a": [0.9, 0.8, 0.7], "b": [0.3, 0.2, 0.1]}, other={"a": [2.0, 2.0, 2.0], "b": [1.0, 1.0, 1.0]}
+    )
+    assert sensitivity.changing == []
+    assert [order.choice for order in sensitivity.choices] == ["interquartile mean", "median", "rank score", "scale 1"]
 
 
 def test_entrants_that_become_equal_are_not_reversed():
-    found = orders({"a": [0.9, 0.5, 0.5], "b": [0.8, 0.5, 0.5]}, other={"a": [0.0] * 3, "b": [1.0] * 3})
-    assert found.changing == ["scale 1"]
+    sensitivity = orders({"a": [0.9, 0.5, 0.5], "b": [0.8, 0.5, 0.5]}, other={"a": [0.0] * 3, "b": [1.0] * 3})
+    assert sensitivity.changing == ["scale 1"]
 
 
 def test_one_entrant_has_no_order():

@@ -15,20 +15,20 @@ SCORES = st.dictionaries(st.text(max_size=3), st.floats(-1e6, 1e6), min_size=1, 
 
 
 def test_a_scored_run_counts_its_held_out_returns():
-    one = run_score(synthetic_run((1.0, 5.0)))
-    assert (one.returns, one.missing, one.flags) == ((1.0, 5.0), None, ())
+    score = run_score(synthetic_run((1.0, 5.0)))
+    assert (score.returns, score.missing, score.flags) == ((1.0, 5.0), None, ())
 
 
 def test_without_an_ok_submit_every_case_scores_the_failure_return():
-    one = run_score(synthetic_run(None, kind="no_ok_submit", cases=3, failure_return=-7.0))
-    assert one.returns == (-7.0, -7.0, -7.0)
-    assert one.flags == ("no ok submit",)
+    score = run_score(synthetic_run(None, kind="no_ok_submit", cases=3, failure_return=-7.0))
+    assert score.returns == (-7.0, -7.0, -7.0)
+    assert score.flags == ("no ok submit",)
 
 
 def test_stopped_early_is_scored_and_flagged():
-    one = run_score(synthetic_run((1.0,), stopped_early=True))
-    assert one.returns == (1.0,)
-    assert one.flags == ("stopped early",)
+    score = run_score(synthetic_run((1.0,), stopped_early=True))
+    assert score.returns == (1.0,)
+    assert score.flags == ("stopped early",)
 
 
 @pytest.mark.parametrize("status", ["open", "closed"])

@@ -14,16 +14,16 @@ from evopolicygym.reference.scales import scales
 
 def test_optimism_and_regret():
     measured = synthetic_run((1.0, 2.0), validation=4.0, checkpoints=[(4.0, (1.0, 2.0)), (3.0, (5.0, 5.0))])
-    found = selection(measured)
-    assert (found.candidates, found.optimism, found.regret) == (2, 2.5, 3.5)
+    result = selection(measured)
+    assert (result.candidates, result.optimism, result.regret) == (2, 2.5, 3.5)
 
 
 def test_regret_is_unknown_until_all_candidates_are_measured():
     half = synthetic_run((1.0, 2.0), validation=4.0, checkpoints=[(4.0, (1.0, 2.0)), (3.0, None)])
     assert selection(half).regret is None
     whole = synthetic_run((1.0, 2.0), validation=1.5, checkpoints=[(1.5, (1.0, 2.0))])
-    found = selections([half, whole])
-    assert (found.optimism, found.regret, found.measured, found.runs) == (1.25, 0.0, 1, 2)
+    result = selections([half, whole])
+    assert (result.optimism, result.regret, result.measured, result.runs) == (1.25, 0.0, 1, 2)
 
 
 def test_a_clearly_best_candidate_is_selected_whatever_the_cases():
@@ -46,9 +46,9 @@ def test_leaving_cases_out_measures_the_optimism_of_the_selection():
     """Candidates of equal worth: the selected mean is too high by what leaving cases out finds, on average."""
     draws = np.random.default_rng(5).normal(size=(400, 20, 16))
     true = np.mean([table.mean(axis=1).max() for table in draws])
-    found = np.mean([np.mean(repeat_choice(table).optimism) for table in draws])
+    result = np.mean([np.mean(repeat_choice(table).optimism) for table in draws])
     assert true == pytest.approx(0.467, abs=0.02)  # of the largest of 20 means of 16
-    assert found == pytest.approx(true, abs=0.03)
+    assert result == pytest.approx(true, abs=0.03)
 
 
 def test_without_a_selected_checkpoint_there_is_no_selection_table():
@@ -56,13 +56,13 @@ def test_without_a_selected_checkpoint_there_is_no_selection_table():
 
 
 def test_costs_are_means_and_unknown_stays_unknown():
-    known = mean_cost(
+    cost = mean_cost(
         [
             synthetic_run(usage={"dollars": 1.0, "input_tokens": 10}),
             synthetic_run(usage={"dollars": 3, "input_tokens": 30}),
         ]
     )
-    assert (known.dollars, known.input_tokens, known.output_tokens, known.wall_s) == (2.0, 20.0, None, 3600.0)
+    assert (cost.dollars, cost.input_tokens, cost.output_tokens, cost.wall_s) == (2.0, 20.0, None, 3600.0)
     assert mean_cost([synthetic_run(usage={"dollars": 1.0}), synthetic_run()]).dollars is None
     assert mean_cost([synthetic_run(usage={"dollars": "free"})]).dollars is None
 
@@ -85,16 +85,16 @@ def costs(*runs):
 
 def test_the_board_has_a_cost_row_for_each_entrant():
     cheap, dear = suite({"cheap": 0.5}, 1, usage={"dollars": 0.5}), suite({"dear": 0.4}, 1, usage={"dollars": 5.0})
-    found = costs(cheap, dear, suite({"dark": 0.9}, 1))
-    assert found["cheap m"].score_per_dollar == pytest.approx(found["cheap m"].score.value / 0.5)
-    assert (found["cheap m"].pareto, found["dear m"].pareto, found["dark m"].pareto) == (True, False, None)
-    assert (found["cheap m"].front, found["dear m"].front, found["dark m"].front) == ("surely", "no", None)
+    result = costs(cheap, dear, suite({"dark": 0.9}, 1))
+    assert result["cheap m"].score_per_dollar == pytest.approx(result["cheap m"].score.value / 0.5)
+    assert (result["cheap m"].pareto, result["dear m"].pareto, result["dark m"].pareto) == (True, False, None)
+    assert (result["cheap m"].front, result["dear m"].front, result["dark m"].front) == ("surely", "no", None)
 
 
 def test_score_per_dollar_needs_a_score_significantly_above_0():
-    found = costs(suite({"a": 0.0}, 3, usage={"dollars": 0.5}), suite({"free": 0.9}, 3, usage={"dollars": 0.0}))
-    assert found["a m"].score.value != 0.0 and found["a m"].score_per_dollar is None
-    assert found["free m"].score_per_dollar is None
+    result = costs(suite({"a": 0.0}, 3, usage={"dollars": 0.5}), suite({"free": 0.9}, 3, usage={"dollars": 0.0}))
+    assert result["a m"].score.value != 0.0 and result["a m"].score_per_dollar is None
+    assert result["free m"].score_per_dollar is None
 
 
 def test_dollars_have_an_interval_over_runs():

@@ -20,7 +20,7 @@ from evopolicygym.agents.transcripts import read_transcript
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.loading import open_run
 from evopolicygym.analysis.spending import TokenPrecision, effort_by_submission
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.run_record import load
 
 RECORDED = Path(__file__).parent / "transcripts"
@@ -65,25 +65,25 @@ def played(folder: Path, client: str) -> Path:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_opened_files_are_read_from_the_tool_calls_of_each_client(client, tmp_path):
-    found = effort_by_submission(load(played(tmp_path / "run", client)), tmp_path / "run")
-    assert {number: one.feedback_opened for number, one in found.items()} == FILES
+    efforts = effort_by_submission(load(played(tmp_path / "run", client)), tmp_path / "run")
+    assert {number: effort.feedback_opened for number, effort in efforts.items()} == FILES
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_tokens_are_split_by_request_where_requests_add_up(client, tmp_path):
     """Three requests until the first submission; its turn ends with a fourth, which is the next one's. One more to
     read, to write and to submit each time, and last words that are nobody's."""
-    found = effort_by_submission(load(played(tmp_path / "run", client)), tmp_path / "run")
-    known = BY_REQUEST.get(client, set())
+    efforts = effort_by_submission(load(played(tmp_path / "run", client)), tmp_path / "run")
+    metered_kinds = BY_REQUEST.get(client, set())
     for number, requests in ((1, 3), (2, 4), (3, 3)):
-        tokens = found[number].tokens
-        told = {kind: getattr(tokens, kind) for kind in known} if tokens else {}
-        assert told == {kind: requests * each(client)[kind] for kind in known}
-    coarse = {kind for kind, n in each(client).items() if n is not None} - known
-    first = found[1]
+        tokens = efforts[number].tokens
+        reported = {kind: getattr(tokens, kind) for kind in metered_kinds} if tokens else {}
+        assert reported == {kind: requests * each(client)[kind] for kind in metered_kinds}
+    coarse = {kind for kind, n in each(client).items() if n is not None} - metered_kinds
+    first = efforts[1]
     assert {kind: getattr(first.tokens, kind) for kind in coarse} == {kind: 4 * each(client)[kind] for kind in coarse}
-    assert first.tokens_by == ("mixed" if coarse and known else "turn" if coarse else "request")
-    assert all(getattr(found[2].tokens, kind, None) is None for kind in coarse)
+    assert first.tokens_by == ("mixed" if coarse and metered_kinds else "turn" if coarse else "request")
+    assert all(getattr(efforts[2].tokens, kind, None) is None for kind in coarse)
 
 
 def test_token_counts_that_contradict_the_record_are_not_used(tmp_path):
@@ -91,20 +91,20 @@ def test_token_counts_that_contradict_the_record_are_not_used(tmp_path):
     facts = json.loads((run / "run.json").read_text())
     facts["turns"][1]["usage"]["output"] += 1  # a request that the client does not show
     (run / "run.json").write_text(json.dumps(facts))
-    found = effort_by_submission(load(run), run)
-    assert found[2].tokens.output is None and found[2].tokens.fresh_input == 4 * 900
+    efforts = effort_by_submission(load(run), run)
+    assert efforts[2].tokens.output is None and efforts[2].tokens.fresh_input == 4 * 900
 
 
 def test_tokens_of_a_turn_belong_to_its_only_submission(tmp_path):
     """A turn without any belongs to the next; of a turn with two nobody knows who used what."""
     usage = [{"fresh_input": n, "output": 1} for n in (10, 20, 40, 80)]
     run = a_run(tmp_path / "run", [(0, usage[0]), (1, usage[1]), (3, usage[2]), (4, usage[3])])
-    found = effort_by_submission(load(run), run)
-    assert [one.tokens.fresh_input if one.tokens else None for one in found.values()] == [30, None, None, 80]
-    assert [one.tokens_by for one in found.values()] == ["turn", None, None, "turn"]
-    assert {one.feedback_opened for one in found.values()} == {None}
-    told = diagnose(open_run(run)).spending.by_turn
-    assert [(one.submissions, one.tokens.fresh_input) for one in told] == [
+    efforts = effort_by_submission(load(run), run)
+    assert [effort.tokens.fresh_input if effort.tokens else None for effort in efforts.values()] == [30, None, None, 80]
+    assert [effort.tokens_by for effort in efforts.values()] == ["turn", None, None, "turn"]
+    assert {effort.feedback_opened for effort in efforts.values()} == {None}
+    reported = diagnose(open_run(run)).spending.by_turn
+    assert [(turn.submissions, turn.tokens.fresh_input) for turn in reported] == [
         ((), 10),
         ((1,), 20),
         ((2, 3), 40),
@@ -116,15 +116,15 @@ def test_a_turn_without_usage_is_unknown(tmp_path):
     run = a_run(
         tmp_path / "run", [(1, {"fresh_input": 5, "output": 1}), (2, None), (3, {"fresh_input": 7, "output": 1})]
     )
-    found = effort_by_submission(load(run), run)
-    assert [one.tokens.fresh_input if one.tokens else None for one in found.values()] == [5, None, 7]
+    efforts = effort_by_submission(load(run), run)
+    assert [effort.tokens.fresh_input if effort.tokens else None for effort in efforts.values()] == [5, None, 7]
 
 
 def lines(*events: tuple[str, str]) -> str:
-    told = {"told": lambda text: {"type": "tool_use", "input": {"command": text}},
+    event_makers = {"told": lambda text: {"type": "tool_use", "input": {"command": text}},
             "answered": lambda text: {"type": "tool_result", "content": text},
             "said": lambda text: {"type": "text", "text": text}}  # fmt: skip
-    return "".join(json.dumps(told[kind](text)) + "\n" for kind, text in events)
+    return "".join(json.dumps(event_makers[kind](text)) + "\n" for kind, text in events)
 
 
 def write_turns(folder: Path, *texts: str) -> Path:
@@ -137,7 +137,7 @@ def write_turns(folder: Path, *texts: str) -> Path:
 def opened(tmp_path: Path, submissions: list[int], *texts: str) -> list[tuple[str, ...] | None]:
     turns = write_turns(tmp_path / "transcripts", *texts)
     run = a_run(tmp_path / "run", [(many, None) for many in submissions], turns)
-    return [one.feedback_opened for one in effort_by_submission(load(run), run).values()]
+    return [submission.feedback_opened for submission in effort_by_submission(load(run), run).values()]
 
 
 def test_which_feedback_files_count_as_opened(tmp_path):
@@ -199,9 +199,11 @@ def test_recorded_calls_give_tokens_and_files_for_every_client(api, tmp_path):
     for exchange in chat.exchanges:
         store.append(replace(exchange, turn=1 if exchange.number <= 4 else 2))
     store.close()
-    found = effort_by_submission(load(root), root)
-    assert {number: one.feedback_opened for number, one in found.items()} == FILES
-    assert {number: one.tokens_by for number, one in found.items()} == dict.fromkeys((1, 2, 3), TokenPrecision.REQUEST)
-    counts = {number: {kind: getattr(one.tokens, kind) for kind in metered} for number, one in found.items()}
+    efforts = effort_by_submission(load(root), root)
+    assert {number: effort.feedback_opened for number, effort in efforts.items()} == FILES
+    assert {number: effort.tokens_by for number, effort in efforts.items()} == dict.fromkeys(
+        (1, 2, 3), TokenPrecision.REQUEST
+    )
+    counts = {number: {kind: getattr(effort.tokens, kind) for kind in metered} for number, effort in efforts.items()}
     expected = ((1, 3), (2, 4), (3, 3))
     assert counts == {number: {kind: requests * n for kind, n in metered.items()} for number, requests in expected}

@@ -57,7 +57,7 @@ def test_a_hit_strictly_raises_the_best(tmp_path):
 
 def in_all_orders(scores: Sequence[float]) -> list[float]:
     orders = list(permutations(scores))
-    new_bests = [[here > max(order[:place]) for place, here in enumerate(order) if place] for order in orders]
+    new_bests = [[here > max(order[:index]) for index, here in enumerate(order) if index] for order in orders]
     return [sum(column) / len(orders) for column in zip(*new_bests, strict=True)]
 
 
@@ -113,8 +113,8 @@ def test_episodes_consumed(tmp_path):
     ],
 )
 def test_phases_of_a_timeline(tmp_path, words, phases):
-    found = story(tmp_path, words).phases
-    assert ", ".join(f"{phase.kind} {phase.first}-{phase.last}" for phase in found) == phases
+    edit_phases = story(tmp_path, words).phases
+    assert ", ".join(f"{phase.kind} {phase.first}-{phase.last}" for phase in edit_phases) == phases
 
 
 def test_a_phase_counts_its_edits_and_hits(tmp_path):

@@ -17,25 +17,32 @@ def crossed(runs, cases, rest, shape, seed=0):
 
 
 def test_many_runs_and_cases_show_the_true_deviations():
-    found = variance_components([(crossed(3.0, 2.0, 1.0, (400, 400)), 2.0)])
-    deviations = [part.value for part in (found.runs, found.cases, found.rest)]
+    components = variance_components([(crossed(3.0, 2.0, 1.0, (400, 400)), 2.0)])
+    deviations = [part.value for part in (components.runs, components.cases, components.rest)]
     assert deviations == pytest.approx([1.5, 1.0, 0.5], rel=0.1)
-    assert found.shares == pytest.approx((9 / 14, 4 / 14, 1 / 14), abs=0.05)
+    assert components.shares == pytest.approx((9 / 14, 4 / 14, 1 / 14), abs=0.05)
 
 
 @pytest.mark.parametrize("tasks", [1, 4])
 def test_intervals_hold_the_true_deviations(tasks):
     held = np.zeros(3)
     for seed in range(100):
-        found = variance_components([(crossed(1.0, 0.5, 1.0, (3, 32), [seed, task]), 1.0) for task in range(tasks)])
-        parts = zip((found.runs, found.cases, found.rest), (1.0, 0.5, 1.0), strict=True)
+        components = variance_components(
+            [(crossed(1.0, 0.5, 1.0, (3, 32), [seed, task]), 1.0) for task in range(tasks)]
+        )
+        parts = zip((components.runs, components.cases, components.rest), (1.0, 0.5, 1.0), strict=True)
         held += [number.interval.low <= truth <= number.interval.high for number, truth in parts]
     assert held.min() >= 88
 
 
 def test_returns_that_do_not_vary_have_no_components():
-    found = variance_components([(np.full((3, 5), -0.1), 0.3)])
-    assert (found.runs.value, found.runs.interval, found.rest.value, found.shares) == (0.0, None, 0.0, None)
+    components = variance_components([(np.full((3, 5), -0.1), 0.3)])
+    assert (components.runs.value, components.runs.interval, components.rest.value, components.shares) == (
+        0.0,
+        None,
+        0.0,
+        None,
+    )
 
 
 def test_one_run_has_no_variance_components():
@@ -60,14 +67,14 @@ def test_harness_and_model_are_told_apart_where_they_are_crossed():
         for run in suite({harness: one + two}, 1, cases=8, seed=len(model), model=model)
     ]
     (board,) = leaderboard(runs, [], draws=100).boards
-    found = board.crossed
-    assert (found.harnesses, found.models, found.tasks) == (("claude", "codex"), ("big", "small"), 16)
-    (harness,), (model,) = found.harness_differences, found.model_differences
+    components = board.crossed
+    assert (components.harnesses, components.models, components.tasks) == (("claude", "codex"), ("big", "small"), 16)
+    (harness,), (model,) = components.harness_differences, components.model_differences
     assert (harness.first, model.first) == ("claude", "big")
     assert harness.test.difference.value == pytest.approx(0.2, abs=0.06)
     assert model.test.difference.value == pytest.approx(0.4, abs=0.06)
-    assert (found.harness, found.model) == pytest.approx((0.2 / 2**0.5, 0.4 / 2**0.5), abs=0.05)
-    assert found.both < 0.1
+    assert (components.harness, components.model) == pytest.approx((0.2 / 2**0.5, 0.4 / 2**0.5), abs=0.05)
+    assert components.both < 0.1
 
 
 def test_one_harness_with_each_model_is_not_crossed():

@@ -35,23 +35,23 @@ def test_a_folder_and_its_source_score_the_same_as_the_command(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "evopolicygym", "evaluate", str(POLICY), TASK, *options], capture_output=True, check=True
     )
-    told = loads(done.stdout)
-    assert folder.returns == source.returns == tuple(episode["score"] for episode in told["episodes"])
-    assert folder.mean == told["mean"] and folder.ids.comparable_id == told["comparable_id"]
-    assert set(folder.as_dict()) == set(told)
+    printed = loads(done.stdout)
+    assert folder.returns == source.returns == tuple(episode["score"] for episode in printed["episodes"])
+    assert folder.mean == printed["mean"] and folder.ids.comparable_id == printed["comparable_id"]
+    assert set(folder.as_dict()) == set(printed)
 
 
 def test_results_are_a_data_frame(tmp_path):
     steps: list[tuple[int, int]] = []
-    found = evopolicygym.evaluate(
+    evaluation = evopolicygym.evaluate(
         BROKEN, TASK, seeds="paper", cases=[3, 3, 1], progress=lambda *step: steps.append(step)
     )
-    frame = found.to_pandas()
-    assert frame["case"].tolist() == [3, 3, 1] and frame["return"].tolist() == list(found.returns) == [-500.0] * 3
-    assert frame["error"].tolist() == ["act_error"] * 3 and found.failed == 3
+    frame = evaluation.to_pandas()
+    assert frame["case"].tolist() == [3, 3, 1] and frame["return"].tolist() == list(evaluation.returns) == [-500.0] * 3
+    assert frame["error"].tolist() == ["act_error"] * 3 and evaluation.failed == 3
     assert {type(error) for error in frame["error"]} == {str}
-    assert found.episodes[0].error.text.endswith("ValueError: on purpose\n")
-    assert repr(found) == (
+    assert evaluation.episodes[0].error.text.endswith("ValueError: on purpose\n")
+    assert repr(evaluation) == (
         "Evaluation(task='core16/acrobot', split='train', splits_id='paper', mean=-500.0, "
         "episodes=3, failed=3, faults=0)"
     )

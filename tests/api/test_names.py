@@ -63,9 +63,9 @@ def test_the_example_runs(name, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     function = getattr(evopolicygym, name)
     (example,) = doctest.DocTestFinder(recurse=False).find(function, name, globs={})
-    said: list[str] = []
-    failed, tried = doctest.DocTestRunner(verbose=False).run(example, out=said.append)
-    assert tried and not failed, "".join(said)
+    output: list[str] = []
+    failed, tried = doctest.DocTestRunner(verbose=False).run(example, out=output.append)
+    assert tried and not failed, "".join(output)
 
 
 @pytest.mark.parametrize("name", CLASSES)

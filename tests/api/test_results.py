@@ -54,20 +54,20 @@ def test_episodes_add_up_to_everything_else(runs):
     for run in runs:
         assert scores[run.id] == pytest.approx(run.score, abs=1e-9)
     train = episodes[episodes["split"] == "train"].groupby(["run", "submission"])
-    known = submissions[submissions["verdict"] == "ok"].set_index(["run", "submission"])
+    scored = submissions[submissions["verdict"] == "ok"].set_index(["run", "submission"])
     pandas.testing.assert_series_equal(
-        train["return"].mean().sort_index(), known["train_mean"].sort_index(), check_names=False
+        train["return"].mean().sort_index(), scored["train_mean"].sort_index(), check_names=False
     )
-    assert train["case"].count().sort_index().tolist() == known["episodes"].sort_index().tolist()
+    assert train["case"].count().sort_index().tolist() == scored["episodes"].sort_index().tolist()
     assert submissions.groupby("run")["selected"].sum().eq(1).all()
 
 
 def test_a_single_run_has_the_same_tables(runs):
-    one = evopolicygym.load_run(runs[3].folder / "run.json")
-    assert one == runs[3] and one.folder == runs[3].folder
-    mine = runs.episodes[runs.episodes["run"] == one.id].reset_index(drop=True)
-    pandas.testing.assert_frame_equal(one.episodes, mine)
-    assert len(one.submissions) == len(one.record.submissions)
+    run = evopolicygym.load_run(runs[3].folder / "run.json")
+    assert run == runs[3] and run.folder == runs[3].folder
+    mine = runs.episodes[runs.episodes["run"] == run.id].reset_index(drop=True)
+    pandas.testing.assert_frame_equal(run.episodes, mine)
+    assert len(run.submissions) == len(run.record.submissions)
 
 
 def test_a_run_without_a_scored_submission_counts_the_failure_return(tmp_path):
@@ -88,11 +88,11 @@ def test_unfinished_and_broken_runs(tmp_path):
     (tmp_path / "open/run.json").write_text(json.dumps(record | another))
     (tmp_path / "broken/run.json").write_text(json.dumps(record | {"submissions": "many"}))
     with pytest.warns(UserWarning, match=r"broken is left out: broken: .*submissions") as caught:
-        found = evopolicygym.load_runs(str(tmp_path))
+        runs = evopolicygym.load_runs(str(tmp_path))
     assert caught[0].filename == __file__
-    assert [run.folder.name for run in found] == ["open", "whole"]
-    assert found.runs["score"].isna().tolist() == [True, False] and found[0].missing.startswith("open:")
-    assert [Path(skip.path).name for skip in found.skipped] == ["broken"]
+    assert [run.folder.name for run in runs] == ["open", "whole"]
+    assert runs.runs["score"].isna().tolist() == [True, False] and runs[0].missing.startswith("open:")
+    assert [Path(skip.path).name for skip in runs.skipped] == ["broken"]
     with pytest.raises(UserError, match="submissions"):
         evopolicygym.load_run(tmp_path / "broken")
 
@@ -147,21 +147,21 @@ def test_a_long_setting_is_kept_once_and_not_for_each_row(tmp_path):
     first = record["submissions"][0] | {"cases": [0], "charged": 0, "checkpoint": record["outcome"]["checkpoint"]}
     first["train"] = {"returns": [0], "lengths": [0], "errors": [None], "mean": 0, "std": 0}
     record["submissions"] = [first | {"number": number} for number in range(1, 301)]
-    record["checkpoints"] = [one for one in record["checkpoints"] if one["hash"] == first["checkpoint"]]
+    record["checkpoints"] = [run for run in record["checkpoints"] if run["hash"] == first["checkpoint"]]
     (tmp_path / "run.json").write_text(json.dumps(record))
-    found = evopolicygym.load_run(tmp_path)
+    runs = evopolicygym.load_run(tmp_path)
     tracemalloc.start()
     try:
-        assert len(found.submissions) == 300 and len(found.episodes) >= 300
+        assert len(runs.submissions) == 300 and len(runs.episodes) >= 300
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 20_000_000
-    entrant = found.submissions["entrant"][0]
-    assert len(entrant) < 1100 and set(found.episodes["entrant"]) == {entrant}
+    entrant = runs.submissions["entrant"][0]
+    assert len(entrant) < 1100 and set(runs.episodes["entrant"]) == {entrant}
     record["agent"]["settings"]["a"] += "y"
     (tmp_path / "run.json").write_text(json.dumps(record))
-    before, after = run_author(found.record), run_author(evopolicygym.load_run(tmp_path).record)
+    before, after = run_author(runs.record), run_author(evopolicygym.load_run(tmp_path).record)
     assert before.identity != after.identity and len(str(after)) < 1000
 
 

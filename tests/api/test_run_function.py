@@ -264,8 +264,8 @@ def test_a_host_holds_nothing_of_another_run_of_the_process(tmp_path):
             time.sleep(0.05)
 
     ended = []
-    one = threading.Thread(target=lambda: ended.append(play(first, tmp_path / "first")))
-    one.start()
+    thread = threading.Thread(target=lambda: ended.append(play(first, tmp_path / "first")))
+    thread.start()
     while not (tmp_path / "first/workspace/started").exists():
         time.sleep(0.05)
     task = "core16/acrobot"  # other cases: the first run's hidden scoring does not wait for the second agent
@@ -274,11 +274,11 @@ def test_a_host_holds_nothing_of_another_run_of_the_process(tmp_path):
     )
     two.start()
     try:
-        one.join(60)
+        thread.join(60)
         assert [run.folder.name for run in ended] == ["first"]
     finally:
         (tmp_path / "go").touch()
-        one.join()
+        thread.join()
         two.join()
     links = (tmp_path / "second/workspace/fds").read_text()
     assert str(tmp_path / "first") not in links and links.count("socket:") <= 1

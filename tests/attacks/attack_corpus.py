@@ -50,18 +50,18 @@ class Attack:
     def read(cls, path: Path) -> Self:
         """Read the constants of the file without importing it: it is hostile."""
         tree = ast.parse(path.read_text())
-        known = DEFAULTS | {name: value for node in tree.body for name, value in _constant(node)}
-        expect = _several(known["EXPECT"])
+        constants = DEFAULTS | {name: value for node in tree.body for name, value in _constant(node)}
+        expect = _several(constants["EXPECT"])
         return cls(
             name=path.stem,
             path=path,
             why=ast.get_docstring(tree) or "",
             expect=expect,
-            control=expect if known["CONTROL"] == "same" else _several(known["CONTROL"]),
-            residue=known["RESIDUE"],
-            episodes=known["EPISODES"],
-            root=known["ROOT"],
-            machine=known["MACHINE"],
+            control=expect if constants["CONTROL"] == "same" else _several(constants["CONTROL"]),
+            residue=constants["RESIDUE"],
+            episodes=constants["EPISODES"],
+            root=constants["ROOT"],
+            machine=constants["MACHINE"],
         )
 
     @property

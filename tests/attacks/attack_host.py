@@ -57,8 +57,8 @@ class Host:
     def close(self) -> None:
         self._sleeper.kill()
         self._sleeper.wait()
-        for one in self._sockets:
-            one.close()
+        for listener in self._sockets:
+            listener.close()
         remove_tree(self.folder)
         os.environ.clear()
         os.environ.update(self._environment)
@@ -94,7 +94,7 @@ class Host:
         return [
             *(["the victim file was changed"] if facts != self._before or victim.read_text() != VICTIM else []),
             *(f"{path} appeared" for name in ("feedback", "shared") for path in (self.folder / name).iterdir()),
-            *(f"something came to {one}" for one in self._sockets if _contacted(one)),
+            *(f"something came to {listener}" for listener in self._sockets if _contacted(listener)),
             *(["the sleeper is dead"] if self._sleeper.poll() is not None else []),
         ]
 
@@ -114,19 +114,19 @@ class Host:
         udp.bind(("127.0.0.1", 0))
         named.bind(str(self.folder / "judge.sock"))
         abstract.bind(f"\0attacks-{secrets.token_hex(8)}")
-        for one in (tcp, udp, named, abstract):
-            one.setblocking(False)
-            if one is not udp:
-                one.listen()
+        for listener in (tcp, udp, named, abstract):
+            listener.setblocking(False)
+            if listener is not udp:
+                listener.listen()
         return tcp, udp, named, abstract
 
 
-def _contacted(one: socket.socket) -> bool:
+def _contacted(listener: socket.socket) -> bool:
     """Return whether anything has arrived at the sockets, and read all of it."""
     came = False
     while True:
         try:
-            one.recv(64) if one.type == socket.SOCK_DGRAM else one.accept()[0].close()
+            listener.recv(64) if listener.type == socket.SOCK_DGRAM else listener.accept()[0].close()
         except BlockingIOError:
             return came
         came = True

@@ -219,10 +219,10 @@ class Runner:
 
 def _descendants(pid: int) -> list[int]:
     parents = _parents()
-    found = [pid]
-    for one in found:
-        found += [child for child, parent in parents.items() if parent == one]
-    return found[1:]
+    pids = [pid]
+    for ancestor in pids:
+        pids += [child for child, parent in parents.items() if parent == ancestor]
+    return pids[1:]
 
 
 def _parents() -> dict[int, int]:

@@ -49,30 +49,30 @@ def test_list_names_every_client():
 
 
 def test_not_installed_and_no_key(check):
-    code, found = check()
-    assert code == 1 and not found["ready"] and found["program"] is None
-    assert "pip install mine==1.2.3" in found["missing"][0] and "MINE_KEY" in found["missing"][1]
+    code, report = check()
+    assert code == 1 and not report["ready"] and report["program"] is None
+    assert "pip install mine==1.2.3" in report["missing"][0] and "MINE_KEY" in report["missing"][1]
 
 
 def test_a_ready_agent_and_no_secret_in_the_output(check, tmp_path):
     program(tmp_path, "import os, sys; sys.exit('MINE_KEY' in os.environ) if not print('mine 1.2.3') else 0")
-    code, found = check(MINE_KEY="very-secret")
-    assert code == 0 and found["ready"] and found["version"] == "1.2.3" and found["key"] == "MINE_KEY"
-    assert "very-secret" not in json.dumps(found)
+    code, report = check(MINE_KEY="very-secret")
+    assert code == 0 and report["ready"] and report["version"] == "1.2.3" and report["key"] == "MINE_KEY"
+    assert "very-secret" not in json.dumps(report)
 
 
 def test_a_login_replaces_a_key_and_untested_versions_are_named(check, tmp_path):
     program(tmp_path, "print('v1.3.0')")
     (tmp_path / ".mine").mkdir()
     (tmp_path / ".mine" / "login").touch()
-    code, found = check()
-    assert code == 0 and found["key"] == "~/.mine/login" and "1.2.3" in found["remarks"][0]
+    code, report = check()
+    assert code == 0 and report["key"] == "~/.mine/login" and "1.2.3" in report["remarks"][0]
 
 
 def test_a_program_that_does_not_start(check, tmp_path):
     program(tmp_path, "raise SystemExit('SyntaxError 1.2.3')")
-    code, found = check(MINE_KEY="k")
-    assert code == 1 and "does not start" in found["missing"][0]
+    code, report = check(MINE_KEY="k")
+    assert code == 1 and "does not start" in report["missing"][0]
 
 
 def test_a_built_in_agent_is_always_ready():

@@ -84,8 +84,8 @@ def test_the_first_submission_that_serve_proposes_fits_the_budget(tmp_path, budg
         server.send_signal(signal.SIGTERM)
         server.stderr.read()
     assert hint.endswith(f"submit.py {cases}\n") and words in meaning
-    told = (tmp_path / "run/workspace/AGENTS.md").read_text()
-    assert f"python3 submit.py {cases:12}# submit system/ for train case" in told and words in told
+    instructions = (tmp_path / "run/workspace/AGENTS.md").read_text()
+    assert f"python3 submit.py {cases:12}# submit system/ for train case" in instructions and words in instructions
 
 
 def test_counts_of_one_are_singular():
@@ -93,7 +93,7 @@ def test_counts_of_one_are_singular():
 
 
 def test_doctor_lists_simulators_alone():
-    (hidden, _), (found, _) = (
+    (hidden, _), (shown, _) = (
         [
             probe.detail
             for probe in _exposure(Exposure(hidden=("/usr/lib/p",), hidden_simulators=names, seen=(), unsearched=()))
@@ -101,7 +101,7 @@ def test_doctor_lists_simulators_alone():
         for names in ((), ("/usr/lib/p/gymnasium",))
     )
     assert hidden == "1 place with packages; simulators there: none"
-    assert found == "1 place with packages; simulators there: /usr/lib/p/gymnasium"
+    assert shown == "1 place with packages; simulators there: /usr/lib/p/gymnasium"
 
 
 def test_a_failing_policy_is_a_result(tmp_path):

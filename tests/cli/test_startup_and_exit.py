@@ -45,9 +45,9 @@ def test_a_command_loads_no_other():
 
 
 def test_help_names_every_command_and_what_it_is_about():
-    told = run("--help").stdout
-    assert all(f" {name} " in told for name in COMMANDS)
-    assert "coding agents" in told and "--version" in told
+    text = run("--help").stdout
+    assert all(f" {name} " in text for name in COMMANDS)
+    assert "coding agents" in text and "--version" in text
 
 
 def test_every_option_names_its_value_plainly():
@@ -77,12 +77,12 @@ def test_an_unknown_command_gets_a_suggestion():
 @pytest.mark.parametrize("when", ["while modules load", "in the command"])
 def test_ctrl_c_prints_no_traceback(when):
     """Stopped on its way, by its own hand: the same moment each time."""
-    place = "typer" if when == "while modules load" else "evopolicygym.analysis.loading"
+    module = "typer" if when == "while modules load" else "evopolicygym.analysis.loading"
     code = f"""
 import importlib.abc, os, signal, sys
 class Stumble(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
-        if name == {place!r}:
+        if name == {module!r}:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Stumble())
 sys.argv = ["evopolicygym", "leaderboard", {str(SAMPLE)!r}]

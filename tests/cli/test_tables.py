@@ -71,8 +71,8 @@ def test_no_line_is_longer_than_the_terminal(arguments):
 @pytest.mark.parametrize("arguments", COMMANDS, ids=lambda arguments: arguments[0])
 def test_a_pipe_gets_what_the_widest_terminal_shows(arguments):
     """Whatever environment variables say about terminals."""
-    told = os.environ | {"COLUMNS": "40", "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
-    piped = command(*arguments, cwd=ROOT, env=told).stdout.splitlines()
+    environment = os.environ | {"COLUMNS": "40", "FORCE_COLOR": "1", "TTY_COMPATIBLE": "1"}
+    piped = command(*arguments, cwd=ROOT, env=environment).stdout.splitlines()
     assert cli_on_terminal(400, *arguments)[: len(piped)] == piped
     assert max(map(len, piped)) > 100
     assert not left_out(piped)

@@ -69,8 +69,8 @@ WAYS = pytest.mark.parametrize("way", [in_a_pipe, on_a_terminal])
 
 def is_tame(text: str, lines: bool = False) -> bool:
     """``lines``: as in an error, which may have several."""
-    found = OBEYED.findall(text)
-    assert not found, (found, text)
+    sequences = OBEYED.findall(text)
+    assert not sequences, (sequences, text)
     assert lines or not [line for line in text.splitlines() if line.startswith(FAKED)], text
     return True
 
@@ -194,15 +194,15 @@ raise ValueError(text.replace("\\n", " "))
 def test_every_way_of_printing_escapes(way, monkeypatch):
     """By a console, as JSON, logged, warned of, or raised."""
     monkeypatch.setattr(sys.modules[__name__], "COMMAND", [sys.executable, "-c"])
-    told = HOSTILE.replace(FAKED, "").encode("unicode_escape").decode()
-    text = on_a_terminal(PRINTED, told) if way is on_a_terminal else _with_traceback(told)
+    escaped = HOSTILE.replace(FAKED, "").encode("unicode_escape").decode()
+    text = on_a_terminal(PRINTED, escaped) if way is on_a_terminal else _with_traceback(escaped)
     assert is_tame(text)
     assert text.count("52;c;cm0gLXJm") >= 9
     assert "two\nlines" in text
 
 
-def _with_traceback(told: str) -> str:
-    done = subprocess.run([sys.executable, "-c", PRINTED, told], capture_output=True, text=True)
+def _with_traceback(escaped: str) -> str:
+    done = subprocess.run([sys.executable, "-c", PRINTED, escaped], capture_output=True, text=True)
     assert "ValueError" in done.stderr
     return done.stdout + done.stderr
 

@@ -15,7 +15,7 @@ from scripted_model import ScriptedModel
 import evopolicygym
 from evopolicygym.cli.text.transcript import transcript_lines
 from evopolicygym.gateway.exchange import ModelApi
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.store import ExchangeStore
 from server_helpers import COMMAND
 
 TESTS = Path(__file__).parents[1]

@@ -24,7 +24,7 @@ def home(tmp_path, monkeypatch):
 def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
     assert done.returncode == 2, (done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
-    assert all(one in done.stderr for one in says), done.stderr
+    assert all(text in done.stderr for text in says), done.stderr
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         ([*MODEL, "http://127.0.0.1:99999/v1"], "no address"),
         ([*MODEL, "http://models.example.org:8000/v1", "--no-gateway"], "-L 8000:models.example.org:8000 HOST"),
         ([*MODEL, "http://10.0.0.7/v1", "--no-gateway"], "the agent's proxy carries https only"),
-        ([*NOP, "--show", "/no/such/file"], "/no/such/file is not there"),
+        ([*NOP, "--show", "/no/such/file"], "/no/such/file does not exist"),
         ([*NOP, "--json-lines"], "--json-lines needs --agent command"),
         ([*NOP, "--seal-key", "/no/such/key"], "cannot read the sealing key"),
         ([*NOP, "--seal-key", "k", "--seeds", "paper"], "would not be used"),

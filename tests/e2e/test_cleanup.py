@@ -23,7 +23,7 @@ SLEEPY = policy_source(act="import time; time.sleep(0.2); return 0")
 def start(
     tmp_path: Path,
     isolation: str,
-    said: int = subprocess.DEVNULL,
+    output: int = subprocess.DEVNULL,
     task: str = "core16/acrobot",
     more: tuple[str, ...] = (),
     **options: Any,
@@ -33,7 +33,7 @@ def start(
                "--seeds", "paper", "--jobs", "2", "--isolation", isolation, *more]  # fmt: skip
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp"), "MARK": str(tmp_path)}
     (tmp_path / "tmp").mkdir()
-    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=said, **options)
+    return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=output, **options)
 
 
 @pytest.mark.parametrize("isolation", ["A", "B"])
@@ -68,7 +68,7 @@ def held(pid: int, folder: Path) -> int:
     """Return the bytes of open files of a process in a folder, deleted ones included."""
     with suppress(OSError):
         opened = list(Path(f"/proc/{pid}/fd").iterdir())
-        return sum(os.stat(one).st_size for one in opened if os.readlink(one).startswith(f"{folder}/"))
+        return sum(os.stat(entry).st_size for entry in opened if os.readlink(entry).startswith(f"{folder}/"))
     return 0
 
 
@@ -96,6 +96,6 @@ def test_ctrl_c_while_workers_start_reaches_the_command_alone(tmp_path, delay):
     os.write(keyboard, b"\x03")
     assert process.wait(timeout=60) == 130
     assert wait_until(lambda: not alive(relatives)), alive(relatives)
-    said = os.read(keyboard, 1 << 16).decode()
+    output = os.read(keyboard, 1 << 16).decode()
     os.close(keyboard)
-    assert "interrupted; every process is stopped" in said and "Traceback" not in said, said
+    assert "interrupted; every process is stopped" in output and "Traceback" not in output, output

@@ -34,7 +34,9 @@ def test_a_run_on_ray_has_the_same_outcome(tmp_path):
     local, remote = play(tmp_path / "local"), play(tmp_path / "remote", "--engine", "ray")
     assert remote["outcome"] == local["outcome"] and remote["outcome"]["kind"] == "scored"
     for name in ("train", "verdict", "cases", "checkpoint"):
-        assert [one[name] for one in remote["submissions"]] == [one[name] for one in local["submissions"]]
+        assert [submission[name] for submission in remote["submissions"]] == [
+            submission[name] for submission in local["submissions"]
+        ]
     assert remote["ids"] == local["ids"] and local["isolation"]["nodes"] == []
     (node,) = remote["isolation"]["nodes"]
     assert node["level"] == remote["isolation"]["policy"] and node["seats"] >= 1 and node["refused"] == ""
@@ -53,7 +55,7 @@ def end_and_look(folder: Path, tmp_path: Path, ending: signal.Signals) -> None:
     environment = os.environ | {"TMPDIR": str(folder), KEY_VARIABLE: KEY}
     process = subprocess.Popen(argv, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     assert wait_until(
-        lambda: any(b"worker_entry.py" in told(one, "cmdline") for one in descendants(process.pid))
+        lambda: any(b"worker_entry.py" in told(entry, "cmdline") for entry in descendants(process.pid))
     )  # a seat plays
     relatives = descendants(process.pid)
     assert not [pid for pid in relatives if KEY.encode() in told(pid, "environ")]

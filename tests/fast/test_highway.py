@@ -120,12 +120,12 @@ CAST = {
 def state(env: Any) -> list[dict[str, Any]]:
     """All that a vehicle or object keeps from step to step, apart from the type of some inner numbers."""
     road = env.unwrapped.road
-    for thing in road.vehicles:
-        assert thing.lane is road.network.get_lane(thing.lane_index)
+    for body in road.vehicles:
+        assert body.lane is road.network.get_lane(body.lane_index)
     return [
-        {"type": type(thing)}
-        | {name: CAST.get(name, lambda x: x)(x) for name, x in vars(thing).items() if name not in APART}
-        for thing in (*road.vehicles, *road.objects)
+        {"type": type(body)}
+        | {name: CAST.get(name, lambda x: x)(x) for name, x in vars(body).items() if name not in APART}
+        for body in (*road.vehicles, *road.objects)
     ]
 
 

@@ -233,7 +233,7 @@ def test_returned_observations_do_not_change_later(envs):
         handed_out.append(observation)
         before.append(observation.copy())
     same(handed_out, before, "observations")
-    assert all(not np.shares_memory(one, other) for one in handed_out for other in handed_out if one is not other)
+    assert all(not np.shares_memory(array, other) for array in handed_out for other in handed_out if array is not other)
 
 
 def test_resets_without_a_seed_and_states_set_by_hand(envs):

@@ -75,7 +75,8 @@ def test_side_calls_and_sub_agents_are_threads_of_their_own():
         again = ModelChat(model, ModelApi.ANTHROPIC_MESSAGES)
         again.prompt("Another session.")
     calls = sorted(
-        (*main.exchanges, *title.exchanges, *helper.exchanges, *again.exchanges), key=lambda one: one.started_at
+        (*main.exchanges, *title.exchanges, *helper.exchanges, *again.exchanges),
+        key=lambda exchange: exchange.started_at,
     )
     threads = read_conversation(calls).threads
     assert [thread.kind for thread in threads] == ["main", "side", "agent", "main"]

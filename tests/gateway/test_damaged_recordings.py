@@ -15,15 +15,15 @@ from model_chats import APIS, ModelChat
 from scripted_model import ScriptedModel
 
 from evopolicygym.errors import UserError
-from evopolicygym.gateway import replay as replay_module
-from evopolicygym.gateway import rewriting as rewriting_module
 from evopolicygym.gateway.atif import to_atif
 from evopolicygym.gateway.conversation import read_conversation
 from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi
 from evopolicygym.gateway.frames import HEAD, MARK, frame
-from evopolicygym.gateway.recording import FILE, ModelRecording
-from evopolicygym.gateway.replay import ReplayUpstream
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording import replay as replay_module
+from evopolicygym.gateway.recording import rewriting as rewriting_module
+from evopolicygym.gateway.recording.reader import FILE, ModelRecording
+from evopolicygym.gateway.recording.replay import ReplayUpstream
+from evopolicygym.gateway.recording.store import ExchangeStore
 
 ROUNDS = 400
 
@@ -95,11 +95,11 @@ def damaged(data: bytes, chance: random.Random) -> bytes:
 def test_random_damage_loses_calls_but_invents_none(recorded, tmp_path):
     data, calls = recorded
     chance = random.Random(7)
-    known = {call.response_body for call in calls} | {b""}
+    bodies = {call.response_body for call in calls} | {b""}
     asked = {call.request_body for call in calls} | {b""}
     for _ in range(ROUNDS):
         for call in read(tmp_path, damaged(data, chance)):
-            assert call.response_body in known and call.request_body in asked
+            assert call.response_body in bodies and call.request_body in asked
 
 
 VALUES = [

@@ -13,10 +13,10 @@ from scripted_model import ScriptedModel
 
 from evopolicygym.errors import UserError
 from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi
-from evopolicygym.gateway.matching import CallMatcher
-from evopolicygym.gateway.replay import ReplayDiverged, ReplayUpstream
-from evopolicygym.gateway.rewriting import rewrite_answer
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.matching import CallMatcher
+from evopolicygym.gateway.recording.replay import ReplayDiverged, ReplayUpstream
+from evopolicygym.gateway.recording.rewriting import rewrite_answer
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.streams import joined_answer
 
 FAST = float("inf")
@@ -62,7 +62,9 @@ def test_the_same_calls_get_the_same_answers(api, streams, tmp_path):
     exchanges = chat(api, streams)
     record(tmp_path / "recorded", exchanges)
     replay = ReplayUpstream(tmp_path / "recorded", tmp_path / "recorded", {}, FAST)
-    assert [ask(replay, request(one)) for one in exchanges] == [(200, one.response_body) for one in exchanges]
+    assert [ask(replay, request(exchange)) for exchange in exchanges] == [
+        (200, exchange.response_body) for exchange in exchanges
+    ]
     assert replay.answered == replay.total == 3
     replay.check()
 
@@ -84,13 +86,15 @@ def test_what_changes_from_run_to_run_does_not_matter(tmp_path):
 
     exchanges = chat(ModelApi.OPENAI_CHAT, result=result(old, 1))
     before, after = b"/recorded/run", str(old).encode()
-    record(old, [replace(one, response_body=one.response_body.replace(before, after)) for one in exchanges])
+    record(
+        old, [replace(exchange, response_body=exchange.response_body.replace(before, after)) for exchange in exchanges]
+    )
     replay = ReplayUpstream(old, new, {"token": "throwaway-token-2"}, FAST)
-    bodies = [one.request_body for one in exchanges]
+    bodies = [exchange.request_body for exchange in exchanges]
     other = [body.replace(json.dumps(result(old, 1)(""))[1:-1].encode(), json.dumps(result(new, 2)(""))[1:-1].encode())
              for body in bodies]  # fmt: skip
     assert other[1] != bodies[1]
-    answers = [ask(replay, request(one, body)) for one, body in zip(exchanges, other, strict=True)]
+    answers = [ask(replay, request(exchange, body)) for exchange, body in zip(exchanges, other, strict=True)]
     replay.check()
     assert [status for status, _ in answers] == [200, 200, 200]
     assert str(new).encode() in answers[0][1] and str(old).encode() not in answers[0][1]
@@ -119,8 +123,8 @@ def test_more_calls_than_recorded_end_it_as_well(tmp_path):
     exchanges = chat(ModelApi.OPENAI_RESPONSES)
     record(tmp_path, exchanges)
     replay = ReplayUpstream(tmp_path, tmp_path, {}, FAST)
-    for one in exchanges:
-        ask(replay, request(one))
+    for exchange in exchanges:
+        ask(replay, request(exchange))
     ask(replay, request(exchanges[-1]))
     with pytest.raises(ReplayDiverged, match="repeats a call more often"):
         replay.check()
@@ -172,7 +176,7 @@ def test_latency_is_replayed(tmp_path, monkeypatch):
     async def sleep(seconds):
         slept.append(seconds)
 
-    monkeypatch.setattr("evopolicygym.gateway.replay.asyncio.sleep", sleep)
+    monkeypatch.setattr("evopolicygym.gateway.recording.replay.asyncio.sleep", sleep)
     ask(ReplayUpstream(tmp_path, tmp_path, {}, 2.0), request(call))
     assert slept[0] == 10.0 and sum(slept) == pytest.approx(10.0 + 16.0)
     slept.clear()

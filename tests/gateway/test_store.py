@@ -19,12 +19,12 @@ from model_chats import APIS, KEY, ModelChat
 from scripted_model import ScriptedModel
 
 from evopolicygym.gateway import frames as frames_module
-from evopolicygym.gateway import recording as recording_module
-from evopolicygym.gateway.chunks import cut, from_ranges, to_ranges
 from evopolicygym.gateway.exchange import Exchange, ModelApi
 from evopolicygym.gateway.frames import MARK, frame
-from evopolicygym.gateway.recording import FILE, ModelRecording
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording import reader as recording_module
+from evopolicygym.gateway.recording.chunks import cut, from_ranges, to_ranges
+from evopolicygym.gateway.recording.reader import FILE, ModelRecording
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.streams import joined_answer
 
 
@@ -54,8 +54,8 @@ def exchange(number: int = 1, request: bytes = b"{}", response: bytes = b"{}", *
 
 def record(folder: Path, exchanges, secrets=None) -> ExchangeStore:
     store = ExchangeStore(folder, secrets or {})
-    for one in exchanges:
-        store.append(one)
+    for exchange in exchanges:
+        store.append(exchange)
     store.close()
     return store
 
@@ -66,8 +66,8 @@ def test_everything_comes_back(api, streams, tmp_path):
     exchanges = chat_of(api, streams=streams)
     record(tmp_path, exchanges)
     read = ModelRecording(tmp_path)
-    redacted = [replace(one, request_headers=dict(one.request_headers) | {"Authorization": "[redacted]"})
-                for one in exchanges]  # fmt: skip
+    redacted = [replace(exchange, request_headers=dict(exchange.request_headers) | {"Authorization": "[redacted]"})
+                for exchange in exchanges]  # fmt: skip
     assert list(read) == redacted and not read.notes
     assert read.facts.root == str(tmp_path)
 
@@ -77,7 +77,7 @@ def test_a_long_conversation_is_stored_once(api, tmp_path):
     """Each request repeats all before it: separately, 60 of them take thirty times what the last one takes."""
     exchanges = chat_of(api, 60, result=lambda command: f"{command}: " + os.urandom(500).hex())
     record(tmp_path, exchanges)
-    separately = sum(len(one.request_body) for one in exchanges)
+    separately = sum(len(exchange.request_body) for exchange in exchanges)
     stored = (tmp_path / FILE).stat().st_size
     assert stored < 2 * len(exchanges[-1].request_body) < separately / 10
 
@@ -182,7 +182,7 @@ def test_a_second_store_continues_the_first(tmp_path):
     record(tmp_path, exchanges[:10])
     before = (tmp_path / FILE).stat().st_size
     record(tmp_path, exchanges[10:])
-    assert [one.number for one in ModelRecording(tmp_path)] == list(range(1, 22))
+    assert [exchange.number for exchange in ModelRecording(tmp_path)] == list(range(1, 22))
     record(tmp_path / "at_once", exchanges)
     assert (tmp_path / FILE).stat().st_size < (tmp_path / "at_once" / FILE).stat().st_size + before / 4
 
@@ -190,7 +190,7 @@ def test_a_second_store_continues_the_first(tmp_path):
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.exchange import Exchange, ModelApi
 store = ExchangeStore(Path(sys.argv[1]), {})
 for number in range(1, 10**6):
@@ -208,7 +208,7 @@ def test_a_killed_process_loses_nothing_that_was_written(tmp_path):
         process.send_signal(signal.SIGKILL)
         written = 20 + len(process.stdout.readlines())
     read = ModelRecording(tmp_path)
-    numbers = [one.number for one in read]
+    numbers = [exchange.number for exchange in read]
     assert numbers[:written] == list(range(1, written + 1)) and len(numbers) <= written + 1
 
 
@@ -217,9 +217,9 @@ def test_a_torn_end_is_ignored_and_written_behind(tmp_path):
     path = tmp_path / FILE
     path.write_bytes(path.read_bytes()[:-5])
     read = ModelRecording(tmp_path)
-    assert [one.number for one in read] == [1] and "incomplete" in read.notes[0]
+    assert [stored.number for stored in read] == [1] and "incomplete" in read.notes[0]
     record(tmp_path, [exchange(2, b'{"second": 1}'), exchange(3)])
-    assert [one.number for one in read] == [1, 2, 3] and "damaged" in read.notes[0]
+    assert [stored.number for stored in read] == [1, 2, 3] and "damaged" in read.notes[0]
 
 
 def test_a_lost_call_takes_no_other_with_it(tmp_path):
@@ -231,10 +231,10 @@ def test_a_lost_call_takes_no_other_with_it(tmp_path):
     data[third + 20] ^= 1
     (tmp_path / FILE).write_bytes(data)
     read = ModelRecording(tmp_path)
-    found = list(read)
-    assert [one.number for one in found] == [1, 2, 4, 5, 6]
-    assert [bool(one.request_body) for one in found] == [True, True, False, False, False]
-    assert all(one.response_body for one in found)
+    recorded = list(read)
+    assert [exchange.number for exchange in recorded] == [1, 2, 4, 5, 6]
+    assert [bool(exchange.request_body) for exchange in recorded] == [True, True, False, False, False]
+    assert all(exchange.response_body for exchange in recorded)
     assert "calls 3 to 3 are not recorded" in read.notes and "call 4: its request body is lost" in read.notes
 
 
@@ -266,9 +266,9 @@ def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path):
         signal.signal(signal.SIGXFSZ, handler)
     assert "not recorded any more" in store.trouble and "call 2" in store.trouble
     read = ModelRecording(tmp_path)
-    assert [one.number for one in read] == [1] and not read.notes
+    assert [stored.number for stored in read] == [1] and not read.notes
     record(tmp_path, [exchange(4)])
-    assert [one.number for one in read] == [1, 4] and read.notes == ["calls 2 to 3 are not recorded"]
+    assert [stored.number for stored in read] == [1, 4] and read.notes == ["calls 2 to 3 are not recorded"]
 
 
 def test_a_recording_has_a_limit(tmp_path):
@@ -306,6 +306,6 @@ def test_bombs_do_not_explode(tmp_path, monkeypatch):
     store = ExchangeStore(tmp_path, {})
     for number in range(2, 6):
         store.append(exchange(number, b"a" * 9000))
-    assert [one.number for one in read] == [1, 2] and "too large" in read.notes[-1]
+    assert [stored.number for stored in read] == [1, 2] and "too large" in read.notes[-1]
     monkeypatch.setattr(frames_module, "MAX_ALL_DATA", 5_000)
     assert not list(read) and "too large" in read.notes[-1]

@@ -127,8 +127,8 @@ def _run_ids(**options: Any) -> dict[str, str]:
 
 def splits(_: Path) -> Any:
     """The first seeds of each split, and a hash of all; with a salt also the keys of policies' randomness."""
-    known: tuple[Splits, ...] = (PaperSplits(), SealedSplits(SEALING_KEY))
-    return {made.id: {split: _split_facts(made, split) for split in Split} for made in known}
+    all_splits: tuple[Splits, ...] = (PaperSplits(), SealedSplits(SEALING_KEY))
+    return {made.id: {split: _split_facts(made, split) for split in Split} for made in all_splits}
 
 
 def _split_facts(made: Splits, split: Split) -> dict[str, Any]:
@@ -193,8 +193,8 @@ def served(scratch: Path) -> Any:
     finally:
         server.close()
     _drop_prose(openapi)
-    found = {"answers": answers, "files": _files(server.root), "outcome": record["outcome"]}
-    return masked(found, SERVED_VARIES) | {"openapi": masked(openapi, OPENAPI_VARIES)}
+    facts = {"answers": answers, "files": _files(server.root), "outcome": record["outcome"]}
+    return masked(facts, SERVED_VARIES) | {"openapi": masked(openapi, OPENAPI_VARIES)}
 
 
 def _answers(server: Server) -> dict[str, Any]:
@@ -255,8 +255,8 @@ def suite(scratch: Path) -> Any:
 def evaluation(scratch: Path) -> Any:
     """`evaluate --json` of one task."""
     (scratch / "policy.py").write_text(policy_source(act="return 1"))
-    told = output("evaluate", str(scratch), "core16/acrobot", "--cases", "0-1", "--seeds", "paper", "--json")
-    return masked(told, EVALUATION_VARIES)
+    printed = output("evaluate", str(scratch), "core16/acrobot", "--cases", "0-1", "--seeds", "paper", "--json")
+    return masked(printed, EVALUATION_VARIES)
 
 
 def settings_keys(_: Path) -> Any:

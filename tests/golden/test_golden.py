@@ -45,8 +45,8 @@ ROUNDED = ("*/agent_s", "*/judge_s", *(() if HAS_FMA else ("*interval/low", "*in
 @pytest.mark.parametrize("name", FACTS)
 def test_facts_are_as_they_were(name, tmp_path):
     today = json.loads(json.dumps(FACTS[name](tmp_path)))
-    found = list(differences(load(name), today, ROUNDED))
-    assert not found, "\n".join(found)
+    changes = list(differences(load(name), today, ROUNDED))
+    assert not changes, "\n".join(changes)
 
 
 def test_the_kinds_of_events_are_the_known_ones():

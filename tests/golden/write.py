@@ -21,11 +21,11 @@ from golden_ledger import LEDGER, timed_events, write_ledger
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    known = ["ledger", *FACTS]
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(known)}")
-    chosen = parser.parse_args().names or known
-    if unknown := set(chosen) - set(known):
-        parser.error(f"there is no golden file {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
+    names = ["ledger", *FACTS]
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(names)}")
+    chosen = parser.parse_args().names or names
+    if unknown := set(chosen) - set(names):
+        parser.error(f"there is no golden file {', '.join(sorted(unknown))}; choose from {', '.join(names)}")
     for name in chosen:
         with tempfile.TemporaryDirectory() as scratch:
             if name == "ledger":

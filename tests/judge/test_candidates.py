@@ -46,8 +46,8 @@ def test_the_selection_is_among_the_last_distinct_checkpoints(serve):
     """The best policy was superseded; one that was submitted again is among the last once more."""
     server = serve(*SMALL, "--max-candidates", "2")
     assert server.call("GET", "/info")[1]["max_candidates"] == 2
-    told = (server.workspace / "AGENTS.md").read_text()
-    assert "the last 2 different ones" in told
+    instructions = (server.workspace / "AGENTS.md").read_text()
+    assert "the last 2 different ones" in instructions
     assert submit(server, 1, 2) == [["submit_001"], ["submit_001", "submit_002"]]
     assert submit(server, 1) == [["submit_001", "submit_002", "submit_003"]]
     assert submit(server, 0) == [["submit_001", "submit_003", "submit_004"]]
@@ -103,7 +103,7 @@ def test_candidates_of_a_state():
     ):
         state = apply(state, Charged(number, f"k{number}", Checkpoint(name * 64, 1, 1, True, False), (0,)), when)
         state = apply(state, Judged(number, verdict, played, 0, 0.0, {}, ""), when)
-    assert [one.number for one in state.candidates] == [1, 4, 5]
+    assert [submission.number for submission in state.candidates] == [1, 4, 5]
 
 
 def test_episodes_that_are_left_to_play():
@@ -116,7 +116,7 @@ def test_episodes_that_are_left_to_play():
         state = apply(state, Charged(number, f"k{number}", Checkpoint(name * 64, 1, 1, True, False), (0,)), when)
         state = apply(state, Judged(number, "ok", played, 0, 0.0, {}, ""), when)
         assert left_to_play(state) == [2 + 2 * 3, 4 + 3 * 3, 4 + 3 * 3][number - 1]
-    for event, left in (
+    for event, remaining in (
         (Closed("agent_stopped"), 13),
         (Validated("b" * 64, played, 0.0), 11),
         (Validated("c" * 64, played, 0.0), 9),
@@ -127,8 +127,8 @@ def test_episodes_that_are_left_to_play():
         (Finished(), 0),
     ):
         state = apply(state, event, when)
-        assert left_to_play(state) == left, event
-    assert [one.hash for one in unmeasured(state)] == ["b" * 64]
+        assert left_to_play(state) == remaining, event
+    assert [checkpoint.hash for checkpoint in unmeasured(state)] == ["b" * 64]
 
 
 def test_a_first_submission_that_wins_is_not_left_to_play():

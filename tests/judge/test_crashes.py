@@ -121,7 +121,9 @@ def test_kills_during_a_submission(serve):
     keys = ["key-01"] * 3 + [f"key-{number:02}" for number in range(2, len(SUBMITTING) - 1)]  # two of the kills
     for key, name, following in zip(keys, SUBMITTING, (*SUBMITTING[1:], None), strict=True):
         assert agent.is_cut_off(key), name
-        charged = {one.charged.key: one.cost for one in read_state(server.root).submissions.values()}
+        charged = {
+            submission.charged.key: submission.cost for submission in read_state(server.root).submissions.values()
+        }
         assert sum(charged.values()) == spent + COST * (key in charged and key not in agent.replies), name
         server.start(**(armed(following) if following else {}))
         if following in SUBMITTING[1:3]:  # come before the first charge: the next kill is on the same submission
@@ -180,7 +182,7 @@ def check_outcome(server: Server) -> None:
     events = [line.event() for line, _ in read(server.root / "ledger.jsonl")]
     counts = {kind: sum(isinstance(event, kind) for event in events) for kind in (Validated, Scored, Repeated)}
     assert counts == {Validated: 2, Scored: 2, Repeated: 1}  # what was done is not done again
-    first, selected = (one["heldout"]["mean"] for one in record["checkpoints"])
+    first, selected = (checkpoint["heldout"]["mean"] for checkpoint in record["checkpoints"])
     assert first < selected == record["outcome"]["heldout"]["mean"]
     assert read_state(server.root).phase is RunPhase.FINISHED
     verified = command("verify", server.root, "--jobs", "1")

@@ -112,7 +112,7 @@ def test_a_recording_that_is_too_large_is_cut_and_reported(serve):
     server = serve("--video", "first", *SMALL, task="toys:Vast-v0")
     summary = submit(server, cases=(0, 1))
     assert summary["lengths"] == [160, 160]
-    left_out = [(one["episode"], one["what"].split()[1]) for one in summary["left_out"]]
+    left_out = [(recording["episode"], recording["what"].split()[1]) for recording in summary["left_out"]]
     assert left_out == [(0, "trajectory"), (0, "video"), (1, "trajectory")]
     for number in (0, 1):
         folder = episode(server, summary, number)
@@ -167,9 +167,11 @@ def test_control_characters_of_an_agent_are_escaped(serve):
     os.chmod(checkpoint, 0o755)
     (checkpoint / hostile).write_text("x")
     shown.append(command("verify", server.root))
-    assert [one.returncode for one in shown] == [0, 0, 0, 1], shown
+    assert [done.returncode for done in shown] == [0, 0, 0, 1], shown
     assert server.process.stdout and server.process.stderr
-    said = (
-        "".join(one.stdout + one.stderr for one in shown) + server.process.stdout.read() + server.process.stderr.read()
+    printed = (
+        "".join(done.stdout + done.stderr for done in shown)
+        + server.process.stdout.read()
+        + server.process.stderr.read()
     )
-    assert said and not set("\x1b\x07\x00\x9b") & set(said)
+    assert printed and not set("\x1b\x07\x00\x9b") & set(printed)

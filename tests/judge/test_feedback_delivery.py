@@ -48,8 +48,8 @@ try:
 except delivery.DeliveryFailed:
     print("undeliverable")
 """
-        told = subprocess.run([sys.executable, AS_USER, sys.executable, "-c", script], capture_output=True, text=True)
-        assert told.stdout == "undeliverable\n", told.stderr
+        done = subprocess.run([sys.executable, AS_USER, sys.executable, "-c", script], capture_output=True, text=True)
+        assert done.stdout == "undeliverable\n", done.stderr
         assert not list(feedback.iterdir())
 
 

@@ -85,7 +85,7 @@ def test_a_file_with_the_name_of_the_next_feedback_stays(server, victim, kind):
 
 @pytest.mark.parametrize("kind", ["link", "file", "fifo", "missing"])
 def test_a_replaced_system_folder_is_refused_for_free(server, victim, kind):
-    left, system = server.remaining(), server.workspace / "system"
+    remaining, system = server.remaining(), server.workspace / "system"
     remove(system)
     if kind == "link":
         system.symlink_to(victim)
@@ -96,7 +96,7 @@ def test_a_replaced_system_folder_is_refused_for_free(server, victim, kind):
     code, answer = server.submit([0])
     assert (code, answer["status"]) == (400, "snapshot_invalid") and str(server.root) not in answer["message"]
     remove(system)
-    assert server.remaining() == left and untouched(victim)
+    assert server.remaining() == remaining and untouched(victim)
 
 
 def test_no_write_follows_a_link_that_is_swapped_in(server, victim):

@@ -163,8 +163,8 @@ def assert_only_closed(server: Server, before: dict[str, bytes]) -> None:
     """Check that no byte and no time stamp of the workspace changed since hidden scoring began."""
     after = folder_contents(server.workspace)
     assert after["door.json"] == b'{"closed": true}\n'
-    told = max(path.stat().st_mtime for path in (server.workspace, server.workspace / "door.json"))
-    assert told < first_hidden_s(server)
+    last_change = max(path.stat().st_mtime for path in (server.workspace, server.workspace / "door.json"))
+    assert last_change < first_hidden_s(server)
     for name in ("door.json", "door.json (about)", ". (about)"):
         after[name] = before[name]
     assert after == before
@@ -211,7 +211,7 @@ def test_no_hidden_number_reaches_the_agent(played):
 def test_no_hidden_result_reaches_the_agent(played):
     """Returns, means and spreads of every checkpoint, and of the outcome."""
     results = [result for split in SIZES for result in played.hidden(split).values()]
-    assert len(results) == 2 * len({one["submit_id"] for one in played.submissions})
+    assert len(results) == 2 * len({submission["submit_id"] for submission in played.submissions})
     for result in results:
         for value in (*result["returns"], result["mean"], result["std"]):
             if value != -1e6:  # a failed episode scores this everywhere
@@ -219,18 +219,18 @@ def test_no_hidden_result_reaches_the_agent(played):
 
 
 def test_the_control_finds_the_numbers_of_train_cases(played):
-    cases = {case for one in played.submissions for case in one["env_instances"]}
+    cases = {case for submission in played.submissions for case in submission["env_instances"]}
     raised = 0
     for case in cases:
         seen, paid = canaries(SPLITS.seed(TASK, Split.TRAIN, case))
         where = places_with(seen, played.places)
-        assert any("trajectory.jsonl" in place for place in where) and any("episode.npz!" in place for place in where)
-        assert any("stdout.txt" in place for place in where) and any("stderr.txt" in place for place in where)
+        assert any("trajectory.jsonl" in path for path in where) and any("episode.npz!" in path for path in where)
+        assert any("stdout.txt" in path for path in where) and any("stderr.txt" in path for path in where)
         fails = int(seen) % 3 == 0
         raised += fails
-        assert any("error.txt" in place for place in where) == fails
-        assert fails or any("summary.json" in place for place in places_with(paid, played.places))
-        assert any("submit.py" in place for place in places_with(seen if fails else paid, played.places)) or case in (
+        assert any("error.txt" in path for path in where) == fails
+        assert fails or any("summary.json" in path for path in places_with(paid, played.places))
+        assert any("submit.py" in path for path in places_with(seen if fails else paid, played.places)) or case in (
             6,
             7,
         )
@@ -265,8 +265,8 @@ def test_a_policy_gets_the_same_inputs_in_every_split(played):
     for recorded in record["submissions"]:
         train = recorded["train"]["returns"]  # in the reply they are rounded
         hidden = [played.hidden(split)[recorded["checkpoint"]]["returns"] for split in SIZES]
-        told = [{int(value) % ACTION_BITS for value in returns if value > 0} for returns in (train, *hidden)]
-        assert told[0] == told[1] == told[2] and len(told[0]) == 1
+        action_bits = [{int(value) % ACTION_BITS for value in returns if value > 0} for returns in (train, *hidden)]
+        assert action_bits[0] == action_bits[1] == action_bits[2] and len(action_bits[0]) == 1
 
 
 def test_the_api_was_closed_before_hidden_scoring(played):

@@ -108,8 +108,8 @@ def test_an_altered_byte_is_named(path):
     """The error names the altered line, or the next one."""
     lines = path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(lines[:-1]):
-        for place in range(0, len(line), 7):
-            changed = line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :]
+        for position in range(0, len(line), 7):
+            changed = line[:position] + bytes([line[position] ^ 1]) + line[position + 1 :]
             path.write_bytes(b"".join([*lines[:number], changed, *lines[number + 1 :]]))
             with pytest.raises(LedgerCorrupt, match=f"line ({number + 1}|{number + 2})( |:|,)"):
                 list(read(path))
@@ -210,12 +210,12 @@ def _try_to_append(path: Path) -> int:
 def histories(draw: st.DrawFn) -> list[Event]:
     """What a judge can write: budgets, refusals, faults and restarts at random, to the outcome or not."""
     history: list[Event] = [replace(OPENED, budget=draw(st.integers(1, 12)))]
-    left, number, refunds = history[0].budget, 0, 0
+    remaining, number, refunds = history[0].budget, 0, 0
     contents: list[str] = []
-    while left and refunds < 3 and draw(st.integers(0, 5)):
+    while remaining and refunds < 3 and draw(st.integers(0, 5)):
         history += draw(st.lists(st.sampled_from([Owned("B", "stock"), Refused("busy")]), max_size=2))
         number += 1
-        cost = draw(st.integers(1, left))
+        cost = draw(st.integers(1, remaining))
         history.append(charged(number, tuple(range(cost)), draw(st.sampled_from("abc"))))
         history += draw(st.lists(st.just(Owned("A", "fast")), max_size=1))  # killed while it ran, and taken over
         verdict = draw(st.sampled_from(["ok", "ok", "import_error", "fault"]))
@@ -223,7 +223,7 @@ def histories(draw: st.DrawFn) -> list[Event]:
             refunds += 1
             history.append(Refunded(number, "broke"))
             continue
-        left -= cost
+        remaining -= cost
         history.append(judged(number, verdict, tuple(map(float, range(cost)))))
         if verdict == "ok":
             contents.append(history[-2 if isinstance(history[-2], Charged) else -3].checkpoint.hash)
@@ -252,14 +252,18 @@ def test_every_prefix_of_a_history_is_consistent(history):
     state, phases = RunState(), list(RunPhase)
     for event in history:
         before, state = state, apply(state, event, NOW)
-        unrefunded = [one for one in state.submissions.values() if one.refunded is None]
-        assert state.remaining + sum(len(one.charged.cases) for one in unrefunded) == state.budget
+        unrefunded = [submission for submission in state.submissions.values() if submission.refunded is None]
+        assert state.remaining + sum(len(submission.charged.cases) for submission in unrefunded) == state.budget
         assert 0 <= state.remaining <= state.budget
         assert phases.index(state.phase) >= phases.index(before.phase)
-        assert sum(one.is_running for one in state.submissions.values()) == (state.running is not None) <= 1
+        assert (
+            sum(submission.is_running for submission in state.submissions.values()) == (state.running is not None) <= 1
+        )
         assert list(state.submissions) == list(range(1, len(state.submissions) + 1))
-        assert all(state.by_key(one.charged.key) == one for one in state.submissions.values())
-        assert {one.number for one in state.candidates} <= {one.number for one in unrefunded}
+        assert all(state.by_key(submission.charged.key) == submission for submission in state.submissions.values())
+        assert {submission.number for submission in state.candidates} <= {
+            submission.number for submission in unrefunded
+        }
     assert state.running is None and state.phase is RunPhase.FINISHED
     assert not scoring.unvalidated(state)
 

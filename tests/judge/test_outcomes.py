@@ -115,9 +115,13 @@ def test_a_first_submission_that_is_selected_is_measured_once(finished):
 
 
 def test_the_outcome_says_what_the_feedback_was_worth(improved, finished):
-    first, _, selected = (one["heldout"] and one["heldout"]["mean"] for one in record(improved)["checkpoints"])
-    told = command("finish", improved).stdout
-    assert f"first submission {first:.6g}, selected {selected:.6g}: feedback was worth +{selected - first:.4g}" in told
+    first, _, selected = (
+        checkpoint["heldout"] and checkpoint["heldout"]["mean"] for checkpoint in record(improved)["checkpoints"]
+    )
+    printed = command("finish", improved).stdout
+    assert (
+        f"first submission {first:.6g}, selected {selected:.6g}: feedback was worth +{selected - first:.4g}" in printed
+    )
     assert "the policy of the first submission was selected" in command("finish", finished).stdout
     run = evopolicygym.load_run(improved)
     (row,) = evopolicygym.load_runs(improved).runs.to_dict("records")
@@ -153,7 +157,7 @@ def test_measuring_every_checkpoint_does_not_change_the_selection(run):
     assert "scoring (held-out) | 3/3 hidden episodes" in scored.stderr
     after = record(run)
     assert after["outcome"] == before["outcome"]
-    measured = [one["heldout"] is not None for one in after["checkpoints"]]
+    measured = [checkpoint["heldout"] is not None for checkpoint in after["checkpoints"]]
     assert measured == [True, True, False] and json.loads(scored.stdout) == after["checkpoints"]
     report = verify(run, 1, task=TOY)
     assert report.ok, failing(report)
@@ -164,7 +168,7 @@ def test_a_run_that_came_through_git_can_be_scored_further(run):
     remove_tree(run / "logs")
     done = command("score", run, "--all-checkpoints", "--jobs", "1", umask=0)
     assert done.returncode == 0, done.stderr
-    assert [one["heldout"] is not None for one in record(run)["checkpoints"]] == [True, True, False]
+    assert [checkpoint["heldout"] is not None for checkpoint in record(run)["checkpoints"]] == [True, True, False]
     assert (run / "logs").stat().st_mode & 0o777 == 0o755
 
 
@@ -177,9 +181,11 @@ def test_altered_files_are_named(run):
     shutil.rmtree(run / "feedback/submit_004")
     facts["outcome"]["heldout"]["mean"] += 1e-9
     (run / "run.json").write_text(json.dumps(facts))
-    said = command("verify", run, "--jobs", "1", "--json")
-    assert said.returncode == 1 and "Traceback" not in said.stderr
-    wrong = {one["what"]: one["detail"] for one in json.loads(said.stdout)["findings"] if not one["ok"]}
+    verified = command("verify", run, "--jobs", "1", "--json")
+    assert verified.returncode == 1 and "Traceback" not in verified.stderr
+    wrong = {
+        finding["what"]: finding["detail"] for finding in json.loads(verified.stdout)["findings"] if not finding["ok"]
+    }
     assert set(wrong) == {"checkpoints", "feedback", "record", "replay"}
     assert winner[:16] in wrong["checkpoints"] and "outcome" in wrong["record"]
     assert "submit_002 was altered" in wrong["feedback"] and "submit_004 is missing" in wrong["feedback"]
@@ -257,9 +263,9 @@ def played_elsewhere(change: Callable[[tuple[float, ...]], list[float]]) -> Call
 def test_a_run_of_another_machine_is_replayed_and_compared(run, change, replay, says):
     rewrite(run, played_elsewhere(change))
     report = verify(run, 1, task=TOY)
-    said = next(finding for finding in report.findings if finding.what == "replay")
-    assert report.replay is replay and said.ok == (replay is not Replay.DIFFERS)
-    assert says in said.detail and "b-another in the run (other libc)" in said.detail
+    replayed = next(finding for finding in report.findings if finding.what == "replay")
+    assert report.replay is replay and replayed.ok == (replay is not Replay.DIFFERS)
+    assert says in replayed.detail and "b-another in the run (other libc)" in replayed.detail
 
 
 def test_other_returns_on_the_same_machine_are_a_mismatch(run):
@@ -309,7 +315,7 @@ def test_a_copy_without_feedback_is_verified_with_a_notice(run):
     shutil.rmtree(run / "feedback")
     report = verify(run, 1, task=TOY)
     assert report.ok, failing(report)
-    assert {one.what: one.detail for one in report.findings}["feedback"] == "not in this copy of the run"
+    assert {finding.what: finding.detail for finding in report.findings}["feedback"] == "not in this copy of the run"
 
 
 def test_a_missing_winner_is_reported(run):
@@ -325,10 +331,10 @@ def test_a_policy_that_reads_the_clock_is_nondeterministic(serve):
     server.policy(CLOCK)
     server.submit([0])
     assert server.finish()["outcome"]["repeat"] == "nondeterministic"
-    said = command("verify", server.root, "--jobs", "1", "--json")
-    assert said.returncode == 1
-    wrong = [one for one in json.loads(said.stdout)["findings"] if not one["ok"]]
-    assert [one["what"] for one in wrong] == ["replay"] and wrong[0]["detail"].startswith("nondeterministic")
+    verified = command("verify", server.root, "--jobs", "1", "--json")
+    assert verified.returncode == 1
+    wrong = [finding for finding in json.loads(verified.stdout)["findings"] if not finding["ok"]]
+    assert [finding["what"] for finding in wrong] == ["replay"] and wrong[0]["detail"].startswith("nondeterministic")
 
 
 def test_a_run_without_a_candidate_has_an_outcome(serve):
@@ -336,8 +342,8 @@ def test_a_run_without_a_candidate_has_an_outcome(serve):
     server = serve()
     outcome = server.finish()["outcome"]
     assert (outcome["kind"], outcome["submission"], outcome["budget_left"]) == ("no_ok_submit", None, 128)
-    said = command("finish", server.root)
-    assert said.returncode == 0 and "no_ok_submit" in said.stdout and "with 128 episodes left" in said.stdout
+    done = command("finish", server.root)
+    assert done.returncode == 0 and "no_ok_submit" in done.stdout and "with 128 episodes left" in done.stdout
     assert verify(server.root, 1, task=TOY).replay is Replay.NOTHING_TO_REPLAY
 
     other = serve(name="other")
@@ -387,7 +393,11 @@ def test_an_outcome_that_is_not_in_the_ledger_is_named(run):
 
 def test_an_exchanged_checkpoint_is_not_played(run):
     """`score` would record its returns for another policy."""
-    loser = next(one["hash"] for one in record(run)["checkpoints"] if one["heldout"] is None and one["validation"])
+    loser = next(
+        checkpoint["hash"]
+        for checkpoint in record(run)["checkpoints"]
+        if checkpoint["heldout"] is None and checkpoint["validation"]
+    )
     (run / "checkpoints" / loser / "policy.py").write_text(policy_source(act="return 2"))
     before = (run / "ledger.jsonl").read_bytes()
     done = command("score", run, "--all-checkpoints", "--jobs", "1")

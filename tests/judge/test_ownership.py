@@ -38,8 +38,8 @@ def test_a_second_server_is_refused_and_two_finish_at_once(serve):
     refused = command("score", server.root)
     assert refused.returncode == 2 and "no outcome yet" in refused.stderr
     both = [finish(server.root) for _ in range(2)]
-    outcomes = [one.communicate(timeout=240) for one in both]
-    assert [one.returncode for one in both] == [0, 0], outcomes
+    outcomes = [process.communicate(timeout=240) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outcomes
     assert outcomes[0][0] == outcomes[1][0]
     assert server.process.wait(60) == 0
     assert not (server.root / owner_socket.NAME).exists()
@@ -57,8 +57,8 @@ def test_two_finish_without_a_server(serve):
     server.kill()
     assert (server.root / owner_socket.NAME).exists()  # of a dead owner
     both = [finish(server.root) for _ in range(2)]
-    outcomes = [one.communicate(timeout=240) for one in both]
-    assert [one.returncode for one in both] == [0, 0], outcomes
+    outcomes = [process.communicate(timeout=240) for process in both]
+    assert [process.returncode for process in both] == [0, 0], outcomes
     assert outcomes[0][0] == outcomes[1][0]
     assert sum(line.count(b'"kind":"finished"') for line in (server.root / "ledger.jsonl").open("rb")) == 1
 

@@ -86,7 +86,11 @@ def test_a_public_table_recognises_cases_without_a_salt_alone(tmp_path, salt, is
 
 
 def test_no_case_is_recognised_in_a_run(run):
-    (checkpoint,) = [one for one in run["finished"]["checkpoints"] if one["validation"]["returns"][0] < RECOGNISED / 2]
+    (checkpoint,) = [
+        checkpoint
+        for checkpoint in run["finished"]["checkpoints"]
+        if checkpoint["validation"]["returns"][0] < RECOGNISED / 2
+    ]
     assert max(run["table"] + checkpoint["validation"]["returns"]) < RECOGNISED / 2
 
 
@@ -120,9 +124,9 @@ def test_verify_and_evaluate_repeat_the_returns(run, tmp_path):
         "--seeds",
         "paper",
     )
-    told = json.loads(command(*asked, "--json", "--salt", salt.upper()).stdout)
-    assert [one["score"] for one in told["episodes"]] == run["finished"]["outcome"]["heldout"]["returns"]
-    assert told["randomness_salt"] == salt
+    printed = json.loads(command(*asked, "--json", "--salt", salt.upper()).stdout)
+    assert [episode["score"] for episode in printed["episodes"]] == run["finished"]["outcome"]["heldout"]["returns"]
+    assert printed["randomness_salt"] == salt
 
 
 def test_the_control_another_salt_gives_other_returns(run, tmp_path):
@@ -148,7 +152,7 @@ def evaluate(folder: Path, *options: str, **environment: str) -> Any:
 
 def scores(done: Any) -> list[float]:
     assert done.returncode == 0, done.stderr
-    return [one["score"] for one in json.loads(done.stdout)["episodes"]]
+    return [episode["score"] for episode in json.loads(done.stdout)["episodes"]]
 
 
 def test_evaluations_are_equal_with_the_same_sealing_key_alone(tmp_path):

@@ -110,15 +110,17 @@ def kill_while_starting(server: Server, chance: random.Random) -> int:
 
 def instants(root: Path) -> list[str]:
     """What the kill interrupted, by what it left on disk."""
-    state, found = read_state(root), []
+    state, problems = read_state(root), []
     if not (root / "ledger.jsonl").read_bytes().endswith(b"\n"):
-        found.append("torn")
+        problems.append("torn")
     if state.running:
-        found.append("running")
+        problems.append("running")
     delivered = root / "workspace" / "feedback"
-    if any(one.judged and not (delivered / one.name).exists() for one in state.submissions.values()):
-        found.append("undelivered")
-    return found
+    if any(
+        submission.judged and not (delivered / submission.name).exists() for submission in state.submissions.values()
+    ):
+        problems.append("undelivered")
+    return problems
 
 
 def check(agent: Agent) -> None:
@@ -139,15 +141,15 @@ def check(agent: Agent) -> None:
 def check_books(root: Path, agent: Agent) -> None:
     """Each key charged once, for its cases; each case the same return for ever; both copies of all feedback whole."""
     state = read_state(root)
-    charged = {one.charged.key: list(one.charged.cases) for one in state.submissions.values()}
+    charged = {submission.charged.key: list(submission.charged.cases) for submission in state.submissions.values()}
     assert charged == agent.sent and len(state.submissions) == len(charged)
     returns: dict[int, float] = {}
-    for one in state.submissions.values():
-        assert one.judged
-        for case, value in zip(one.charged.cases, one.judged.summary["returns"], strict=True):
+    for entry in state.submissions.values():
+        assert entry.judged
+        for case, value in zip(entry.charged.cases, entry.judged.summary["returns"], strict=True):
             assert returns.setdefault(case, value) == value
-        copies = root / "feedback" / one.name, root / "workspace" / "feedback" / one.name
-        assert [digest(copy) for copy in copies] == [one.judged.feedback] * 2
+        copies = root / "feedback" / entry.name, root / "workspace" / "feedback" / entry.name
+        assert [digest(copy) for copy in copies] == [entry.judged.feedback] * 2
 
 
 def test_eight_runs_at_once(serve, record_property):
@@ -162,7 +164,7 @@ def test_eight_runs_at_once(serve, record_property):
         assert (budget["total"], budget["charged"], budget["remaining"]) == (20 + number, cost, 20 + number - cost)
         assert record["outcome"]["kind"] == "scored" and record["outcome"]["repeat"] == "equal"
     assert len({tuple(record["outcome"]["heldout"]["returns"]) for record in records}) == 1
-    assert [one.returncode for one in verified] == [0] * RUNS
+    assert [done.returncode for done in verified] == [0] * RUNS
     record_property("runs at once", f"{RUNS} served, {sum(spent)} episodes, {time.monotonic() - began:.0f} s in all")
 
 
@@ -322,9 +324,12 @@ def test_memory_does_not_grow_with_submissions(serve, record_property):
         assert server.submit([number])[1]["status"] == "ok"
         if number in (10, 128):
             after[number] = resident(server.process.pid)
-    growth = {who: after[128][who] - after[10][who] for who in after[10]}
+    growth = {process_name: after[128][process_name] - after[10][process_name] for process_name in after[10]}
     assert max(growth.values()) < 50 * MIB
-    shown = ", ".join(f"{who} {after[10][who] / MIB:.1f} then {after[128][who] / MIB:.1f} MiB" for who in growth)
+    shown = ", ".join(
+        f"{process_name} {after[10][process_name] / MIB:.1f} then {after[128][process_name] / MIB:.1f} MiB"
+        for process_name in growth
+    )
     record_property("memory after 10 and after 128 submissions", shown)
 
 

@@ -45,7 +45,7 @@ def test_what_an_error_says_is_used_up(error, resource):
 
 def test_work_is_repeated_when_there_are_descriptors_again(tmp_path, monkeypatch):
     monkeypatch.setattr(shortage, "PROBE_S", 0.01)
-    before, told, failures = resource.getrlimit(resource.RLIMIT_NOFILE), [], []
+    before, notices, failures = resource.getrlimit(resource.RLIMIT_NOFILE), [], []
 
     def work() -> str:
         try:
@@ -56,7 +56,7 @@ def test_work_is_repeated_when_there_are_descriptors_again(tmp_path, monkeypatch
         return "done"
 
     def tell(text: str) -> None:
-        told.append(text)
+        notices.append(text)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
     lowest_free = os.open(os.devnull, os.O_RDONLY)
@@ -67,7 +67,7 @@ def test_work_is_repeated_when_there_are_descriptors_again(tmp_path, monkeypatch
         assert pause.retry(work) == "done" and len(failures) == 1 and pause.resource is None
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert len(told) == 2 and "no open files left" in told[0] and told[1].startswith(shortage.WAIT_OVER)
+    assert len(notices) == 2 and "no open files left" in notices[0] and notices[1].startswith(shortage.WAIT_OVER)
 
 
 def test_a_shortage_that_no_probe_sees_is_an_error_in_the_end(tmp_path, monkeypatch):
@@ -101,8 +101,8 @@ def check_pauses(command, resource, remedy, while_it_plays=()):
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert answers == [[200, 3], [503, 3], [503, 3], f"paused: no {resource}", [200, 2], *while_it_plays, "scored"]
-    told = done.stderr.splitlines()
-    assert [line.partition(":")[0].partition(" after")[0] for line in told] == ["waiting", "the wait is over"] * (
+    notices = done.stderr.splitlines()
+    assert [line.partition(":")[0].partition(" after")[0] for line in notices] == ["waiting", "the wait is over"] * (
         2 + len(while_it_plays)
     )
-    assert remedy in told[0] and f"has no {resource} left" in told[0] and "continues by itself" in told[0]
+    assert remedy in notices[0] and f"has no {resource} left" in notices[0] and "continues by itself" in notices[0]

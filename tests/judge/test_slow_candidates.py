@@ -98,7 +98,7 @@ def test_a_run_with_a_sleeping_candidate_ends_and_can_be_verified(tmp_path):
         finished = server.finish()
     finally:
         server.close()
-    awake, sleeping = (one["validation"] for one in finished["checkpoints"])
+    awake, sleeping = (checkpoint["validation"] for checkpoint in finished["checkpoints"])
     assert awake["errors"] == [None] * CASES
     assert sleeping["errors"][-1] == "timeout" and sleeping["returns"][-1] == -5.0 and sleeping["lengths"][-1] == 0
     assert finished["outcome"]["kind"] == "scored" and finished["outcome"]["submission"] == 1

@@ -73,9 +73,9 @@ class Browser:
         return list(self.heard)
 
     def evaluate(self, expression: str) -> Any:
-        told = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
-        assert "exceptionDetails" not in told, told
-        return told["result"].get("value")
+        answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer
+        return answer["result"].get("value")
 
     def look(self, width: int, scheme: str = "light", media: str = "screen") -> None:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -84,7 +84,7 @@ class Browser:
         self.ask("Emulation.setEmulatedMedia", media=media, features=[feature])
 
     def _attach(self) -> None:
-        (tab,) = [one for one in self.ask("Target.getTargets")["targetInfos"] if one["type"] == "page"]
+        (tab,) = [target for target in self.ask("Target.getTargets")["targetInfos"] if target["type"] == "page"]
         attached = self.ask("Target.attachToTarget", targetId=tab["targetId"], flatten=True)
         self._session = {"sessionId": attached["sessionId"]}
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -96,5 +96,5 @@ class Browser:
             assert read, f"the browser is gone: exit code {self._process.poll()}"
             self._buffer += read
         message, _, self._buffer = self._buffer.partition(b"\0")
-        told: dict[str, Any] = json.loads(message)
-        return told
+        answer: dict[str, Any] = json.loads(message)
+        return answer

@@ -84,8 +84,8 @@ def pages(tmp_path_factory):
         "hostile": folder / "hostile",
     }
     runs["injected"] = hostile(folder / "injected")
-    for name, place in runs.items():
-        write_page(collect_report([place], folder), folder / f"{name}.html")
+    for name, run_folder in runs.items():
+        write_page(collect_report([run_folder], folder), folder / f"{name}.html")
     return folder
 
 
@@ -101,9 +101,11 @@ def test_charts_are_there_and_nothing_overflows(name, look, pages, browser):
     assert browser.evaluate("document.documentElement.scrollWidth") <= width
     assert browser.evaluate(OUTSIDE) == []
     figures = browser.evaluate(FIGURES)
-    assert len(figures) >= FIGURES_AT_LEAST[name] and all(one["width"] > 300 and one["height"] > 40 for one in figures)
-    assert all(one["shapes"] > 2 and one["labels"] > 2 for one in figures)
-    assert [one["cut"] for one in figures if one["cut"]] == []
+    assert len(figures) >= FIGURES_AT_LEAST[name] and all(
+        figure["width"] > 300 and figure["height"] > 40 for figure in figures
+    )
+    assert all(figure["shapes"] > 2 and figure["labels"] > 2 for figure in figures)
+    assert [figure["cut"] for figure in figures if figure["cut"]] == []
     assert not complaints(browser.heard)
 
 
@@ -128,16 +130,16 @@ def test_a_figure_of_its_own(pages, browser, tmp_path):
 
 def complaints(heard):
     """Errors and warnings of the page, its style and its policy, however the browser tells them."""
-    told = {
+    methods = {
         "Runtime.exceptionThrown",
         "Runtime.consoleAPICalled",
         "Log.entryAdded",
         "Network.loadingFailed",
         "Page.javascriptDialogOpening",
     }
-    return [message for message in heard if message.get("method") in told]
+    return [message for message in heard if message.get("method") in methods]
 
 
 def requested(heard):
     wanted = [message["params"] for message in heard if message.get("method") == "Network.requestWillBeSent"]
-    return [one["request"]["url"] for one in wanted]
+    return [request["request"]["url"] for request in wanted]

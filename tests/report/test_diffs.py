@@ -35,8 +35,8 @@ def test_applying_it_gives_the_second_text(before, after):
     result, at = [], 0
     for text in shown(before, after)[2:]:
         if text.startswith("@@"):
-            place = int(text.split()[1][1:].split(",")[0]) - 1
-            result, at = [*result, *before[at:place]], place
+            start = int(text.split()[1][1:].split(",")[0]) - 1
+            result, at = [*result, *before[at:start]], start
         elif text[0] == "+":
             result.append(text[1:])
         else:
@@ -55,10 +55,10 @@ def test_it_is_bounded_in_length_and_time():
     draw = random.Random(0)
     before, after = ([str(draw.randrange(40)) for _ in range(20_000)] for _ in range(2))
     began = time.perf_counter()
-    found = of_texts("\n".join(before), "x" * 9999 + "\n" + "\n".join(after))
+    diff = of_texts("\n".join(before), "x" * 9999 + "\n" + "\n".join(after))
     assert time.perf_counter() - began < 5
-    assert len(found.lines) == MAX_LINES and found.cut
-    assert all(len(line.text) <= MAX_CHARACTERS for line in found.lines)
+    assert len(diff.lines) == MAX_LINES and diff.cut
+    assert all(len(line.text) <= MAX_CHARACTERS for line in diff.lines)
 
 
 def test_links_and_large_and_binary_files_are_named_only(tmp_path):

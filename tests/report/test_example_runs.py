@@ -56,17 +56,17 @@ def test_it_is_small():
 def test_it_reports_without_a_word_of_warning(tmp_path, recwarn):
     done = CliRunner().invoke(_app(), ["report", str(SAMPLE), "-o", str(tmp_path / "report.html"), "--json"])
     assert done.exit_code == 0 and not recwarn.list
-    told = json.loads(done.stdout)
-    assert told["runs"] == len(RUNS) == 12 and told["skipped"] == [] and len(told["figures"]) >= 8
+    report = json.loads(done.stdout)
+    assert report["runs"] == len(RUNS) == 12 and report["skipped"] == [] and len(report["figures"]) >= 8
     page = read_page(tmp_path / "report.html")
     assert {"core16/acrobot", "core16/mountain-car-continuous"} <= set(page.text)
     assert any(str(a.get("href")).endswith("ep_000/video.mp4") for tag, a in page.tags if tag == "a")
 
 
 def test_its_rows_load(recwarn):
-    found = evopolicygym.load_runs(SAMPLE)
-    assert len(found) == 12 and not recwarn.list
-    assert {name.split()[0] for name in found.runs["entrant"]} == {"starter", "tuner", "command"}
+    runs = evopolicygym.load_runs(SAMPLE)
+    assert len(runs) == 12 and not recwarn.list
+    assert {name.split()[0] for name in runs.runs["entrant"]} == {"starter", "tuner", "command"}
 
 
 @pytest.mark.parametrize(
@@ -82,8 +82,8 @@ def test_verify_confirms_it_on_any_machine(machine, folders):
             env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)}, capture_output=True, text=True,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout + done.stderr
-        told = json.loads(done.stdout)
-        said = {finding["what"]: finding["detail"] for finding in told["findings"]}
-        assert told["ok"] and told["replay"] == "equal"
+        report = json.loads(done.stdout)
+        details = {finding["what"]: finding["detail"] for finding in report["findings"]}
+        assert report["ok"] and report["replay"] == "equal"
         if machine == "another":
-            assert "the bit_id differs" in said["replay"]
+            assert "the bit_id differs" in details["replay"]

@@ -31,16 +31,16 @@ def drawing(path) -> str:
 
 
 def count(figure: Figure, *names: str) -> int:
-    tags = [one.tag.split("}")[1] for one in ElementTree.fromstring(figure.standalone()).iter()]
+    tags = [element.tag.split("}")[1] for element in ElementTree.fromstring(figure.standalone()).iter()]
     return sum(tags.count(name) for name in names)
 
 
 def test_every_text_and_every_shape_is_drawn(drawn, tmp_path):
     for figure in drawn:
         write_pdf(figure, tmp_path / "figure.pdf")
-        told = drawing(tmp_path / "figure.pdf")
-        assert len(re.findall(r"\bBT\b", told)) >= count(figure, "text")
-        assert len(re.findall(r"^(?:S|B|f)$", told, re.M)) > count(figure, *SHAPES)  # and the page itself
+        operators = drawing(tmp_path / "figure.pdf")
+        assert len(re.findall(r"\bBT\b", operators)) >= count(figure, "text")
+        assert len(re.findall(r"^(?:S|B|f)$", operators, re.M)) > count(figure, *SHAPES)  # and the page itself
 
 
 def test_the_same_figure_gives_the_same_bytes(drawn, tmp_path):

@@ -18,9 +18,9 @@ def test_the_page_and_its_figures_are_written(tmp_path):
     write_run(tmp_path / "r", [source("x = 1\n", validation=1.0), source("x = 2\n", validation=2.0)])
     done = report(tmp_path / "r", "-o", tmp_path / "page.html", "--figures", tmp_path / "figures", "--json")
     assert done.exit_code == 0
-    told = json.loads(done.stdout)
-    assert told["runs"] == 1 and told["skipped"] == []
-    expected = {f"{name}.{kind}" for name in told["figures"] for kind in ("svg", "pdf")}
+    printed = json.loads(done.stdout)
+    assert printed["runs"] == 1 and printed["skipped"] == []
+    expected = {f"{name}.{kind}" for name in printed["figures"] for kind in ("svg", "pdf")}
     assert expected == {path.name for path in (tmp_path / "figures").iterdir()}
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 

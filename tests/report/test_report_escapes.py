@@ -39,9 +39,11 @@ def hostile(folder):
     called = {"type": "tool_use", "input": {"command": f"cat feedback/{EVIL} feedback/{UNSEEN}.txt feedback/*{{<b>}}"}}
     answered = {"type": "tool_result", "content": f"submit_001 submit_002 submit_003 {EVIL}"}
     (written.folder / "logs" / "agent" / "turn_001.out").write_text(f"{json.dumps(called)}\n{json.dumps(answered)}\n")
-    told = written.folder / "feedback" / "submit_001"
-    told.mkdir(parents=True)
-    (told / "summary.json").write_text(json.dumps({"n_failed": EVIL, "errors": [{"kind": EVIL, "message": UNSEEN}]}))
+    feedback = written.folder / "feedback" / "submit_001"
+    feedback.mkdir(parents=True)
+    (feedback / "summary.json").write_text(
+        json.dumps({"n_failed": EVIL, "errors": [{"kind": EVIL, "message": UNSEEN}]})
+    )
     broken = folder / "runs" / "<img src=x onerror=alert(4)>"
     broken.mkdir()
     (broken / "run.json").write_text(json.dumps({"schema_version": EVIL}))

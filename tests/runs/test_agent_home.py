@@ -21,11 +21,11 @@ def _files(folder: Path) -> dict[str, bytes]:
 
 def _copies(count: int) -> Callable[..., None]:
     """Replace the last step of copying a file or folder; kill this process after so many of them."""
-    copy, left = shutil.copystat, iter(range(count - 1, -1, -1))
+    copy, countdown = shutil.copystat, iter(range(count - 1, -1, -1))
 
     def copy_or_die(*arguments: object, **options: object) -> None:
         copy(*arguments, **options)
-        if next(left) == 0:
+        if next(countdown) == 0:
             kill_self()
 
     return copy_or_die

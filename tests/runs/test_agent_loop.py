@@ -169,8 +169,10 @@ def test_a_closed_run_is_over():
 
 def test_remaining_limits_are_described():
     usage = {"fresh_input": 100, "cache_read": 0, "cache_write": 0, "output": 20, "reasoning": 0, "cost_usd": 0.25}
-    left = AgentLimits(turns=3, hours=2, tokens=10_120, dollars=1).remaining([turned(1, usage=usage, wall_s=1800.0)])
-    assert left == ["2 turns", "1.5 hours", "10,000 tokens"]
+    remaining = AgentLimits(turns=3, hours=2, tokens=10_120, dollars=1).remaining(
+        [turned(1, usage=usage, wall_s=1800.0)]
+    )
+    assert remaining == ["2 turns", "1.5 hours", "10,000 tokens"]
 
 
 @pytest.mark.parametrize(("hours", "words"), [(100, "100 hours"), (23.72, "23.7 hours"), (0.001, "1 minutes")])

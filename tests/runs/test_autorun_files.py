@@ -129,9 +129,9 @@ def test_files_of_shells_and_editors_are_renamed(paths):
     (paths.workspace / f".envrc{SUFFIX}").write_text("kept")
     note = inspect_leftovers(paths)
     assert len(note["renamed"]) == 51 and note["renamed"][-1] == f"and {2 * len(AUTORUN_NAMES) - 50} more"
-    left = os.listdir(paths.workspace)
-    assert not AUTORUN_NAMES & set(left) and (paths.workspace / f".envrc{SUFFIX}").read_text() == "kept"
-    assert len(left) == len(AUTORUN_NAMES) + 2 and not AUTORUN_NAMES & {name.lower() for name in os.listdir(below)}
+    names = os.listdir(paths.workspace)
+    assert not AUTORUN_NAMES & set(names) and (paths.workspace / f".envrc{SUFFIX}").read_text() == "kept"
+    assert len(names) == len(AUTORUN_NAMES) + 2 and not AUTORUN_NAMES & {name.lower() for name in os.listdir(below)}
 
 
 @needs_git
@@ -146,7 +146,7 @@ def test_a_repository_in_the_system_is_not_in_the_checkpoint(paths, planter, kin
     assert planter.runs_in(folder), "control"
     copy = store.folder(checkpoint := store.snapshot(paths.system))
     assert (copy / "policy.py").is_file() and (checkpoint == plain) is (kind == "repository")
-    assert not any(planter.runs_in(one) for one in (copy, *copy.rglob("*")) if one.is_dir())
+    assert not any(planter.runs_in(path) for path in (copy, *copy.rglob("*")) if path.is_dir())
 
 
 def test_nothing_that_programs_execute_is_in_a_checkpoint(paths):

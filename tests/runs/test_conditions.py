@@ -47,8 +47,8 @@ def test_errors_of_the_simulator_and_of_the_judge_do_not_name_a_blind_task(serve
     """The judge's log has what the agent is not told."""
     raising = serve(*SMALL, "--text", text, task="toys:Raising-v0", name="first")
     raising.policy(policy_source("return 2"))
-    told = json.dumps(raising.submit([0])[1]) + (raising.workspace / "feedback/submit_001/errors.txt").read_text()
-    assert "simulator_error" in told and ("toy" in told) == (text == "brief")
+    shown = json.dumps(raising.submit([0])[1]) + (raising.workspace / "feedback/submit_001/errors.txt").read_text()
+    assert "simulator_error" in shown and ("toy" in shown) == (text == "brief")
     importing = serve(*SMALL, "--text", text, task="toys:Importing-v0", name="second")
     importing.policy()
     replies = json.dumps([importing.submit([0])[1], importing.submit([0])[1]])

@@ -40,8 +40,8 @@ def test_an_agent_gets_scaled_returns_and_the_record_has_the_true_ones(serve):
     server.policy(policy_source("return 1 / 0"))
     failed = resumed.call("POST", "/submit", {"env_instances": [0]})[1]["summary"]
     resumed.close()
-    told = re.search(r"min\(return so far,\s+(\S+)\)", (server.root / "workspace" / "AGENTS.md").read_text())
-    assert told and failed["returns"] == [float(told[1])]
+    match = re.search(r"min\(return so far,\s+(\S+)\)", (server.root / "workspace" / "AGENTS.md").read_text())
+    assert match and failed["returns"] == [float(match[1])]
     assert judged(server.root)[2]["tally"]["returns"] == [-1e6]
     assert again["returns"] == summary["returns"]
     true = judged(server.root)[0]["tally"]["returns"]

@@ -94,17 +94,17 @@ def as_before(run: Path) -> None:
 
 
 def findings(run: Path, *options: str) -> dict[str, tuple[bool, str]]:
-    said = command("verify", run, "--jobs", "1", "--json", *options)
-    assert "Traceback" not in said.stderr, said.stderr
-    return {one["what"]: (one["ok"], one["detail"]) for one in json.loads(said.stdout)["findings"]}
+    done = command("verify", run, "--jobs", "1", "--json", *options)
+    assert "Traceback" not in done.stderr, done.stderr
+    return {finding["what"]: (finding["ok"], finding["detail"]) for finding in json.loads(done.stdout)["findings"]}
 
 
 def test_settings_that_differ_from_the_ledger_are_refused(run, mark):
     assert findings(run)["settings"] == (True, "config.toml is as the run was opened")
     reconfigure(run, 'isolation = "none"')
-    found = findings(run)
-    assert not found["settings"][0] and "not what the run was opened with" in found["settings"][1]
-    assert not found["replay"][0] and found["replay"][1].startswith("not played")
+    report = findings(run)
+    assert not report["settings"][0] and "not what the run was opened with" in report["settings"][1]
+    assert not report["replay"][0] and report["replay"][1].startswith("not played")
     assert not mark.exists()
     for refused in (
         ("score", run, "--all-checkpoints"),
@@ -122,10 +122,10 @@ def test_verify_isolates_policies_whatever_the_folder_says(run, mark, agreed):
     if not agreed:
         as_before(run)
     reconfigure(run, 'isolation = "none"', agreed=agreed)
-    found = findings(run)
+    report = findings(run)
     assert not mark.exists()
-    assert all(ok for ok, _ in found.values()), found
-    assert found["settings"][1].startswith("config.toml is as" if agreed else "as the ledger says")
+    assert all(ok for ok, _ in report.values()), report
+    assert report["settings"][1].startswith("config.toml is as" if agreed else "as the ledger says")
     assert findings(run, "--isolation", "none")["replay"][0]
     assert mark.exists()  # the control: this policy does what it can where it can
 
@@ -188,7 +188,7 @@ def test_grants_to_an_agent_are_not_taken_from_a_folder(run, tmp_path):
     command_line = ["/bin/sh", "-c", f"touch {tmp_path}/{MARK}"]
     with_agent(run, 'name = "command"', f"command = {json.dumps(command_line)}", *GRANTS)
     done = command("run", "--resume", reopened(run), "--jobs", "1", "--agent-network", "open")
-    assert done.returncode == 2 and "may come from somebody else" in done.stderr
+    assert done.returncode == 2 and "may come from another person" in done.stderr
     missing = done.stderr.partition("add: ")[2]
     assert all((flags in missing) == (flags != "--agent-network open") for flags in GRANTS.values()), done.stderr
     assert not (tmp_path / MARK).exists()
@@ -275,8 +275,8 @@ def test_a_task_named_in_a_folder_is_not_imported(run, tmp_path, task, folder):
         ("score", run, "--all-checkpoints"),
         ("finish", tmp_path / "open"),
     ):
-        said = as_written(*asked, "--jobs", "1", cwd=here)
-        assert f"add: --task {task}" in said, said
+        done = as_written(*asked, "--jobs", "1", cwd=here)
+        assert f"add: --task {task}" in done, done
     assert "other settings" in as_written("serve", "core16/acrobot", "--run", run, cwd=here)
     assert "other settings" in as_written("verify", run, "--jobs", "1", "--task", "toys:Toy-v0", cwd=here)
     assert not mark.exists()
@@ -287,8 +287,8 @@ def test_a_task_named_in_a_folder_is_not_imported(run, tmp_path, task, folder):
 def test_verify_makes_no_sealing_key(run, tmp_path):
     reconfigure(run, 'seeds = "sealed"', agreed=True)
     home = {name: value for name, value in os.environ.items() if not name.startswith(("EVOPOLICYGYM", "XDG"))}
-    said = command("verify", run, "--jobs", "1", env=home | {"HOME": str(tmp_path / "home")})
-    assert said.returncode == 1 and "sealing key" in said.stdout
+    done = command("verify", run, "--jobs", "1", env=home | {"HOME": str(tmp_path / "home")})
+    assert done.returncode == 1 and "sealing key" in done.stdout
     assert not (tmp_path / "home").exists()
 
 

@@ -25,9 +25,9 @@ def test_conditions_that_are_not_those_of_the_settings_fail(tmp_path, name, valu
     def change(facts: dict[str, Any], fingerprint: dict[str, Any]) -> None:
         fingerprint[name] = facts["options"][name] = value
 
-    found = failures(verify(forge(SAMPLE, tmp_path / "run", change), 1))
-    assert set(found) == {"settings", "replay"}
-    assert f"{name} is {value} in the ledger, but" in found["settings"]
+    problems = failures(verify(forge(SAMPLE, tmp_path / "run", change), 1))
+    assert set(problems) == {"settings", "replay"}
+    assert f"{name} is {value} in the ledger, but" in problems["settings"]
 
 
 def test_a_forged_variant_fails(tmp_path):
@@ -36,8 +36,8 @@ def test_a_forged_variant_fails(tmp_path):
     def change(facts: dict[str, Any], fingerprint: dict[str, Any]) -> None:
         fingerprint["variant"], facts["options"]["variant"] = variant, "shifted"
 
-    found = failures(verify(forge(SAMPLE, tmp_path / "run", change), 1))
-    assert "variant is shifted in the ledger, but plain in config.toml" in found["settings"]
+    problems = failures(verify(forge(SAMPLE, tmp_path / "run", change), 1))
+    assert "variant is shifted in the ledger, but plain in config.toml" in problems["settings"]
 
 
 def test_facts_that_are_not_those_of_the_task_fail(tmp_path):
@@ -46,10 +46,10 @@ def test_facts_that_are_not_those_of_the_task_fail(tmp_path):
         fingerprint["limits"]["act_s"] = 1e6
         fingerprint["invented"] = 1
 
-    found = failures(verify(forge(SAMPLE, tmp_path / "run", change), 1))
-    assert set(found) == {"replay"}
-    assert all(f"{name} is " in found["replay"] for name in ("horizon", "limits", "invented"))
-    assert "task_version" not in found["replay"]
+    problems = failures(verify(forge(SAMPLE, tmp_path / "run", change), 1))
+    assert set(problems) == {"replay"}
+    assert all(f"{name} is " in problems["replay"] for name in ("horizon", "limits", "invented"))
+    assert "task_version" not in problems["replay"]
 
 
 def test_other_versions_of_packages_are_reported_alone(tmp_path):
@@ -68,8 +68,8 @@ def test_a_run_of_an_agent_that_says_it_was_entered_fails(tmp_path):
     def change(facts: dict[str, Any], fingerprint: dict[str, Any]) -> None:
         facts |= {"entered": True, "agent": None, "agent_isolation": {"level": "absent", "network": "none"}}
 
-    found = failures(verify(forge(SAMPLE, tmp_path / "run", change), 1))
-    assert "its policy was entered, but an agent" in found["record"]
+    problems = failures(verify(forge(SAMPLE, tmp_path / "run", change), 1))
+    assert "its policy was entered, but an agent" in problems["record"]
 
 
 def test_isolation_of_the_agent_that_is_not_that_of_the_settings_fails(tmp_path):
@@ -84,7 +84,7 @@ def test_isolation_of_the_agent_that_is_not_that_of_the_settings_fails(tmp_path)
     def change(facts: dict[str, Any], fingerprint: dict[str, Any]) -> None:
         assert facts["agent_isolation"]["level"] == "A"
 
-    found = failures(verify(forge(source, tmp_path / "run", change), 1))
-    assert "the level of the agent is A in the ledger, but none in config.toml" in found["settings"]
-    assert "the network of the agent is allowed in the ledger, but open in config.toml" in found["settings"]
+    problems = failures(verify(forge(source, tmp_path / "run", change), 1))
+    assert "the level of the agent is A in the ledger, but none in config.toml" in problems["settings"]
+    assert "the network of the agent is allowed in the ledger, but open in config.toml" in problems["settings"]
     assert not failures(verify(forge(SAMPLE, tmp_path / "control", change), 1))

@@ -86,8 +86,8 @@ def holders() -> Iterator[type[Holder]]:
     try:
         yield Known
     finally:
-        for one in made:
-            one.kill()
+        for process in made:
+            process.kill()
 
 
 def test_agents_exclude_scorers_but_not_each_other(locks):
@@ -98,15 +98,15 @@ def test_agents_exclude_scorers_but_not_each_other(locks):
         assert elsewhere.says() == "holds"
         scorers = [holder("hidden", "run-4"), holder("hidden", "run-5")]
         for scorer in scorers:
-            told = scorer.says()
-            assert told.startswith("waiting: hidden cases of toys:Toy-v0") and told.endswith("Wait.")
-            assert f"process {first.process.pid} (agent: run-1)" in told and "(agent: run-2)" in told
+            printed = scorer.says()
+            assert printed.startswith("waiting: hidden cases of toys:Toy-v0") and printed.endswith("Wait.")
+            assert f"process {first.process.pid} (agent: run-1)" in printed and "(agent: run-2)" in printed
         first.leave()
         second.kill()  # nothing of it is in the way
         for scorer in scorers:
             assert scorer.says().startswith("the wait is over") and scorer.says() == "holds"
-        for one in (*scorers, elsewhere):
-            one.leave()
+        for process in (*scorers, elsewhere):
+            process.leave()
     assert os.listdir(locks) == [MUTEX], "files of the dead are left"
 
 
@@ -186,10 +186,10 @@ class Running:
 def lines(root: Path) -> list[tuple[str, float, dict[str, object]]]:
     """Kind, time and data of each line of a ledger."""
     try:
-        found = [json.loads(line) for line in (root / "ledger.jsonl").read_text().splitlines()]
+        events = [json.loads(line) for line in (root / "ledger.jsonl").read_text().splitlines()]
     except (FileNotFoundError, ValueError):
         return []  # not yet there, or just being written
-    return [(one["kind"], datetime.fromisoformat(one["time"]).timestamp(), one["data"]) for one in found]
+    return [(event["kind"], datetime.fromisoformat(event["time"]).timestamp(), event["data"]) for event in events]
 
 
 def kinds(root: Path) -> list[str]:
@@ -225,12 +225,12 @@ def waiting(*arguments: object) -> subprocess.Popen[str]:
         [*COMMAND, *with_task(*arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr
-    said = []
+    printed = []
     for line in process.stderr:
-        said.append(line)
+        printed.append(line)
         if line.startswith("waiting: hidden cases"):
             return process
-    raise AssertionError("".join(said))
+    raise AssertionError("".join(printed))
 
 
 def test_a_run_is_scored_after_other_agents_on_its_cases_ended(neighbour, tmp_path):

@@ -115,8 +115,8 @@ def check_forged_scale(folder: Path, key: Path) -> None:
             table["high"] = table["low"] + 1e-3
 
     forged = forge(folder, folder.with_name("forged"), change)
-    said = verify(forged, key).stdout
-    assert "the recorded scale is" in said and "ok   replay" in said, said
+    printed = verify(forged, key).stdout
+    assert "the recorded scale is" in printed and "ok   replay" in printed, printed
     assert "the scale of the task is not confirmed" in verify(forged, folder / "missing.key").stdout
 
 

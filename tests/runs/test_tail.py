@@ -17,8 +17,8 @@ from scripted_model import ScriptedModel
 from evopolicygym.cli.tail import tail_lines
 from evopolicygym.errors import UserError
 from evopolicygym.files import GrowingFile
-from evopolicygym.gateway.recording import FILE
-from evopolicygym.gateway.store import ExchangeStore
+from evopolicygym.gateway.recording.reader import FILE
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.runs.tail import RunTail, TailEvent, follow_run
 from server_helpers import COMMAND, SMALL, command
 
@@ -39,7 +39,9 @@ def test_a_finished_run_is_replayed_to_its_outcome(run):
     events = list(follow_run(run))
     record = json.loads((run / "run.json").read_text())
     verdicts = [event for event in events if event.kind == "verdict"]
-    assert [event.data["mean"] for event in verdicts] == [one["train"]["mean"] for one in record["submissions"]]
+    assert [event.data["mean"] for event in verdicts] == [
+        submission["train"]["mean"] for submission in record["submissions"]
+    ]
     assert events[0].kind == "opened" and events[-1].kind == "finished"
     assert events[-1].data["score"] == record["outcome"]["heldout"]["mean"]
     assert [event.at for event in events] == sorted(event.at for event in events)

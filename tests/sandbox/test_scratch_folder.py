@@ -26,16 +26,16 @@ with scratch_folder("evopolicygym-test-") as place:
 
 
 def test_the_folder_exists_within_the_block():
-    with scratch_folder("evopolicygym-test-") as place:
-        assert place.is_dir() and place.stat().st_mode & 0o777 == 0o700
-        (place / "file").touch()
-    assert not place.exists()
+    with scratch_folder("evopolicygym-test-") as folder:
+        assert folder.is_dir() and folder.stat().st_mode & 0o777 == 0o700
+        (folder / "file").touch()
+    assert not folder.exists()
 
 
 def test_the_folder_is_removed_when_the_block_fails():
-    with pytest.raises(ZeroDivisionError), scratch_folder("evopolicygym-test-") as place:
+    with pytest.raises(ZeroDivisionError), scratch_folder("evopolicygym-test-") as folder:
         raise ZeroDivisionError
-    assert not place.exists()
+    assert not folder.exists()
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -43,7 +43,7 @@ def test_the_folder_is_removed_when_its_process_is_killed(how):
     with subprocess.Popen([sys.executable, "-c", OPEN], stdout=subprocess.PIPE, text=True,
                           stderr=subprocess.DEVNULL) as process:  # fmt: skip
         assert process.stdout is not None
-        place = Path(process.stdout.readline().strip())
-        assert (place / "sealed" / "file").exists()
+        folder = Path(process.stdout.readline().strip())
+        assert (folder / "sealed" / "file").exists()
         os.kill(process.pid, how)
-    assert wait_until(lambda: not place.exists(), 30)
+    assert wait_until(lambda: not folder.exists(), 30)

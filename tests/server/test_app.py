@@ -107,14 +107,14 @@ def test_an_agent_cannot_finalize_its_run(server):
 def test_without_the_token_every_path_is_unknown(server):
     """The same response to every path, so that none can be distinguished."""
     base, _, token = server.api.rpartition("/")
-    told = set()
+    answers = set()
     for wrong in ("", token[:-1], token + "x", token.swapcase(), "%00", "..", "x" * 5000):
         for path in (*PATHS, "/finalize", "", "/", "/info/"):
             for method in METHODS[:5]:
                 stranger = Server.__new__(Server)
                 stranger.api = f"{base}/{wrong}"
-                told.add(json.dumps(stranger.call(method, path)))
-    assert told == {'[404, {"message": "Not Found"}]'}
+                answers.add(json.dumps(stranger.call(method, path)))
+    assert answers == {'[404, {"message": "Not Found"}]'}
 
 
 @pytest.mark.parametrize("path", ["", "/", "/info/", "/nothing", "/submissions", "/submissions/", "/../info", "//info"])
@@ -178,7 +178,7 @@ def peak_memory(server: Server) -> int:
 
 
 def test_slow_clients_do_not_delay_others(server):
-    left = server.remaining()
+    remaining = server.remaining()
     beginnings = [
         b"",
         b"P",
@@ -190,7 +190,7 @@ def test_slow_clients_do_not_delay_others(server):
         for number in range(100):
             stack.enter_context(connect(server)).sendall(beginnings[number % len(beginnings)])
         assert server.submit([0])[0] == 200
-    assert server.remaining() == left - 1
+    assert server.remaining() == remaining - 1
 
 
 def test_endless_connections_leave_descriptors_for_the_judge(server, gate, running):
@@ -215,7 +215,7 @@ def ledger(server: Server) -> str:
 
 
 def test_a_client_that_leaves_changes_nothing(server, gate):
-    left, number = server.remaining(), server.call("GET", "/info")[1]["state"]["n_submits"]
+    remaining, number = server.remaining(), server.call("GET", "/info")[1]["state"]["n_submits"]
     gate.shut()
     body = b'{"env_instances": [5, 6]}'
     with connect(server) as connection:
@@ -225,11 +225,11 @@ def test_a_client_that_leaves_changes_nothing(server, gate):
     gate.open()
     answer = wait_for_verdict(server, state["running"])
     assert answer["status"] == "ok" and len(answer["summary"]["returns"]) == 2
-    assert server.remaining() == left - 2
+    assert server.remaining() == remaining - 2
 
 
 def test_of_simultaneous_submissions_one_is_accepted(server, gate):
-    left = server.remaining()
+    remaining = server.remaining()
     gate.shut()
     with ThreadPoolExecutor(50) as pool:
         answers = list(pool.map(lambda case: server.submit([case], wait=False), range(50)))
@@ -238,20 +238,20 @@ def test_of_simultaneous_submissions_one_is_accepted(server, gate):
     assert len(accepted) == 1 and refused == ["busy"] * 49
     gate.open()
     assert wait_for_verdict(server, accepted[0]["submit_id"])["status"] == "ok"
-    assert server.remaining() == left - 1
+    assert server.remaining() == remaining - 1
 
 
 def test_simultaneous_requests_with_one_key_are_charged_once(server, gate):
-    left, answers = server.remaining(), []
+    remaining, answers = server.remaining(), []
     gate.shut()
     with ThreadPoolExecutor(20) as pool:
         asked = [pool.submit(server.submit, [8, 9], Idempotency_Key="together") for _ in range(20)]
         while server.call("GET", "/info")[1]["state"]["running"] is None:
             time.sleep(0.02)
         gate.open()
-        answers = [one.result() for one in asked]
+        answers = [future.result() for future in asked]
     assert all(answer == answers[0] for answer in answers) and answers[0][0] == 200
-    assert server.remaining() == left - 2
+    assert server.remaining() == remaining - 2
 
 
 def test_an_asynchronous_submission(server, gate, running):

@@ -31,13 +31,13 @@ def server(shared_server: Server) -> Iterator[Server]:
 
 
 def test_it_prints_the_result(server):
-    left = server.remaining()
+    remaining = server.remaining()
     done = server.client("0,1,1")
     assert done.returncode == 0 and plain(done)
-    assert "mean return" in done.stdout and f"remaining budget: {left - 3}" in done.stdout
+    assert "mean return" in done.stdout and f"remaining budget: {remaining - 3}" in done.stdout
     named = re.findall(r"details: (\S+)/", done.stdout)[0]
     assert (server.workspace / named / "summary.json").exists()
-    assert not pending(server).exists() and server.remaining() == left - 3
+    assert not pending(server).exists() and server.remaining() == remaining - 3
 
 
 def test_json_is_the_summary(server):
@@ -72,15 +72,15 @@ def test_info_and_task(server):
 
 
 def test_refusals_are_printed(server):
-    left = server.remaining()
+    remaining = server.remaining()
     for cases, why in (
         ("0-5000", "out of range"),
         ("0-128", "at most 128"),
     ):
         done = server.client(cases)
         assert done.returncode == 2 and plain(done) and why in done.stderr, done.stderr
-        assert f"Remaining budget: {left}" in done.stderr
-    assert not pending(server).exists() and server.remaining() == left
+        assert f"Remaining budget: {remaining}" in done.stderr
+    assert not pending(server).exists() and server.remaining() == remaining
 
 
 @pytest.mark.parametrize(
@@ -93,10 +93,10 @@ def test_refusals_are_printed(server):
     ],
 )
 def test_cases_that_cannot_be_read(server, cases, hint):
-    left = server.remaining()
+    remaining = server.remaining()
     done = server.client(*cases)
     assert done.returncode == 2 and hint in done.stderr and "nothing was submitted" in done.stderr
-    assert server.remaining() == left and not pending(server).exists()
+    assert server.remaining() == remaining and not pending(server).exists()
     code, answer = server.submit(" ".join(cases))
     assert code == 400 and answer["message"].startswith("cannot read '")
 

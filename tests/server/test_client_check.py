@@ -158,12 +158,12 @@ def server(shared_server: Server) -> Iterator[Server]:
     ],
 )
 def test_check_reports_whether_the_policy_loads(server, source, good):
-    left = server.remaining()
+    remaining = server.remaining()
     server.policy(source)
     done = server.client("--check")
     assert (done.returncode == 0) == good and done.returncode in (0, 1), done.stderr
     assert "nothing was submitted" in (done.stdout if good else done.stderr)
-    assert server.remaining() == left and not (server.workspace / "system/__pycache__").exists()
+    assert server.remaining() == remaining and not (server.workspace / "system/__pycache__").exists()
 
 
 def test_check_uses_recorded_observations(server):
@@ -194,8 +194,8 @@ def test_check_before_any_feedback(serve, level, seen):
     luck = float(re.findall(r"asked (\S+)", done.stdout)[0])
     server.policy(policy_source(act="print(repr(float(obs[1]))); return 1"))
     server.submit("0")
-    told = (server.root / "feedback/submit_001/episodes/ep_000/stdout.txt").read_text().splitlines()[0]
-    assert luck == (float(told) if level == "trajectory" else 0.0)
+    printed = (server.root / "feedback/submit_001/episodes/ep_000/stdout.txt").read_text().splitlines()[0]
+    assert luck == (float(printed) if level == "trajectory" else 0.0)
     assert len(list((server.root / "checkpoints").iterdir())) == 1
 
 

@@ -115,43 +115,43 @@ def test_a_missing_server_is_waited_for(server, tmp_path):
 
 def test_a_closed_run_is_not_waited_for(serve):
     """Neither by a later client nor by one that was waiting for the server."""
-    one = serve()
-    one.policy()
-    assert one.client("0").returncode == 0
-    one.kill()
-    waiting = start(one, "1")
+    server = serve()
+    server.policy()
+    assert server.client("0").returncode == 0
+    server.kill()
+    waiting = start(server, "1")
     assert waiting.stderr and "trying again" in waiting.stderr.readline()
-    one.finish()
-    _, said = waiting.communicate(timeout=60)
-    assert waiting.returncode == 2 and "the run is closed" in said and "Traceback" not in said
+    server.finish()
+    _, errors = waiting.communicate(timeout=60)
+    assert waiting.returncode == 2 and "the run is closed" in errors and "Traceback" not in errors
     for arguments in (["2"], [], ["--info"], ["--check"]):
-        done = one.client(*arguments)
+        done = server.client(*arguments)
         assert done.returncode == 2 and "the run is closed" in done.stderr and plain(done)
 
 
 def test_a_run_that_is_closed_while_its_last_submission_plays(serve, tmp_path):
     """It was charged and played: a client that waits for it prints its result, not a refusal."""
     gate = tmp_path / "gate"
-    one = serve(task="toys:Gated-v0", TOY_GATE=str(gate))
-    one.policy()
-    waiting = start(one, "0")
-    wait_until(lambda: one.call("GET", "/info")[1]["state"]["running"])
+    server = serve(task="toys:Gated-v0", TOY_GATE=str(gate))
+    server.policy()
+    waiting = start(server, "0")
+    wait_until(lambda: server.call("GET", "/info")[1]["state"]["running"])
     time.sleep(2)  # by now it was told that it runs, and asks once a second
     waiting.send_signal(signal.SIGSTOP)
     gate.touch()
-    assert one.finish()["budget"]["charged"] == 1
+    assert server.finish()["budget"]["charged"] == 1
     waiting.send_signal(signal.SIGCONT)
-    printed, said = waiting.communicate(timeout=60)
-    assert waiting.returncode == 0 and "submit_001: ok" in printed, said
-    assert not pending(one).exists()
+    printed, errors = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0 and "submit_001: ok" in printed, errors
+    assert not pending(server).exists()
 
 
 def test_a_server_that_restarts_is_waited_for(serve):
-    one = serve()
-    one.policy()
-    one.kill()
-    waiting = start(one, "0")
+    server = serve()
+    server.policy()
+    server.kill()
+    waiting = start(server, "0")
     assert waiting.stderr and "trying again" in waiting.stderr.readline()
-    one.start()
-    printed, said = waiting.communicate(timeout=60)
-    assert waiting.returncode == 0 and "mean return" in printed, said
+    server.start()
+    printed, errors = waiting.communicate(timeout=60)
+    assert waiting.returncode == 0 and "mean return" in printed, errors

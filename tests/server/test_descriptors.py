@@ -193,12 +193,12 @@ def worker(server: Server) -> int:
 
 def check_the_books(server: Server, code: int, text: str, key: str) -> str:
     """Check that each submission is free, refunded or judged, as its response says."""
-    one = charged(server, key)
-    if one is None or one.refunded:
-        assert code == 503 and '"fault"' in text and ("refunded" if one else "nothing was charged") in text
-        assert one is None or not delivered(server, one)
-        return "refunded" if one else "free"
-    assert code == 200 and one.is_ok and (server.root / "feedback" / one.name).exists()
+    submission = charged(server, key)
+    if submission is None or submission.refunded:
+        assert code == 503 and '"fault"' in text and ("refunded" if submission else "nothing was charged") in text
+        assert submission is None or not delivered(server, submission)
+        return "refunded" if submission else "free"
+    assert code == 200 and submission.is_ok and (server.root / "feedback" / submission.name).exists()
     return "ok"
 
 
@@ -231,11 +231,11 @@ def test_feedback_is_delivered_when_descriptors_are_available_again(server, gate
         assert wait_until(lambda: list((server.root / "feedback").glob(".staged-*/episodes/ep_*")))
         with short(server, 4):
             gate.open()
-            assert wait_until(lambda: (one := charged(server, "late")) and one.is_ok)
+            assert wait_until(lambda: (submission := charged(server, "late")) and submission.is_ok)
             staged = server.workspace / "feedback"
         assert read_response(connection)[0] == 200
-    one = charged(server, "late")
-    assert one and delivered(server, one) and not list(staged.glob(".submit*"))
+    submission = charged(server, "late")
+    assert submission and delivered(server, submission) and not list(staged.glob(".submit*"))
     check_that_all_is_well(server, before)
 
 

@@ -36,11 +36,11 @@ def shared(serve_for_all: Callable[..., Server]) -> Server:
 @pytest.fixture
 def server(shared: Server) -> Iterator[Server]:
     """Afterwards it answers, it plays, nothing was charged but that, and it has printed nothing but its progress."""
-    left, submissions = shared.remaining(), len(read_state(shared.root).submissions)
+    remaining, submissions = shared.remaining(), len(read_state(shared.root).submissions)
     yield shared
     assert shared.call("GET", "/info")[0] == 200
     assert shared.submit([0])[1]["status"] == "ok"
-    assert shared.remaining() == left - 1 and len(read_state(shared.root).submissions) == submissions + 1
+    assert shared.remaining() == remaining - 1 and len(read_state(shared.root).submissions) == submissions + 1
     assert all("/1000 episodes" in line for line in printed(shared))
 
 
@@ -242,7 +242,7 @@ def test_submissions_while_the_run_is_finished(serve, tmp_path):
     for thread in pressing:
         thread.join()
     state = read_state(server.root)
-    assert state.submissions[1].name == running and all(one.is_ok for one in state.submissions.values())
+    assert state.submissions[1].name == running and all(submission.is_ok for submission in state.submissions.values())
     assert record["outcome"]["kind"] == "scored" and record["budget"]["charged"] == len(state.submissions)
     assert codes <= {200, 202, 409, "gone"}
 
@@ -280,10 +280,10 @@ def test_slow_snapshots_do_not_delay_the_end_of_a_run(serve):
             connection.sendall(whole(server))
         assert read_response(waiting[0])[0] == 400
         record = server.finish()
-        told = [answer for connection in waiting[1:] if (answer := last_words(connection))]
+        answers = [answer for connection in waiting[1:] if (answer := last_words(connection))]
     assert record["budget"]["charged"] == 1
-    assert {answer["status"] for answer in told} <= {"snapshot_invalid", "run_closed"}
-    assert any(answer["status"] == "run_closed" for answer in told)
+    assert {answer["status"] for answer in answers} <= {"snapshot_invalid", "run_closed"}
+    assert any(answer["status"] == "run_closed" for answer in answers)
 
 
 def last_words(connection: socket.socket) -> dict[str, str] | None:

@@ -64,9 +64,9 @@ def comparable_facts(record: dict[str, Any]) -> dict[str, Any]:
     """Return what must not depend on how often a run was interrupted."""
     return {
         "submissions": [
-            (one["checkpoint"], one["cases"], one["verdict"], one["train"]) for one in record["submissions"]
+            (item["checkpoint"], item["cases"], item["verdict"], item["train"]) for item in record["submissions"]
         ],
-        "checkpoints": [(one["hash"], one["validation"], one["heldout"]) for one in record["checkpoints"]],
+        "checkpoints": [(item["hash"], item["validation"], item["heldout"]) for item in record["checkpoints"]],
         "outcome": record["outcome"],
         "charged": record["budget"]["charged"],
         "refunds": record["budget"]["refunds"],

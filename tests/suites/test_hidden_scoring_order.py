@@ -32,14 +32,14 @@ def read(folder: Path, text: str) -> Suite:
 
 def test_neighbours_in_the_plan_have_different_tasks_and_agents(tmp_path):
     planned = plan(read(tmp_path, "repeats = 2\n" + TWO))
-    tasks_and_agents = [(one.task.id, one.agent) for one in planned]
+    tasks_and_agents = [(run.task.id, run.agent) for run in planned]
     first = [
         ("toys:Toy-v0", "starter"),
         ("toys:Levels-v0", "nop"),
         ("toys:Toy-v0", "nop"),
         ("toys:Levels-v0", "starter"),
     ]
-    assert tasks_and_agents == first + first and [one.repeat for one in planned] == [0] * 4 + [1] * 4
+    assert tasks_and_agents == first + first and [run.repeat for run in planned] == [0] * 4 + [1] * 4
 
 
 def test_an_agent_whose_task_is_being_scored_is_held_back(tmp_path):
@@ -84,7 +84,7 @@ def test_a_suite_of_one_task_is_scored_batch_by_batch(tmp_path):
 def spans(run: Path) -> tuple[tuple[float, float], tuple[float, float]]:
     """When the agent lived, and when hidden cases were played: a line of these says how long it took."""
     lines: list[dict[str, Any]] = [json.loads(line) for line in (run / "ledger.jsonl").read_text().splitlines()]
-    times = [(one["kind"], datetime.fromisoformat(one["time"]).timestamp(), one["data"]) for one in lines]
+    times = [(line["kind"], datetime.fromisoformat(line["time"]).timestamp(), line["data"]) for line in lines]
     agent = [time for kind, time, _ in times if kind in ("prompted", "turned")]
     began = next(time - data["wall_s"] for kind, time, data in times if kind == "validated")
     return (agent[0], agent[-1]), (began, next(time for kind, time, _ in times if kind == "finished"))

@@ -21,7 +21,7 @@ def test_nothing_starts_when_something_cannot_be_played(tmp_path):
     assert done.returncode == 2 and not suite.folder.exists()
     assert "3 runs of this suite cannot be played here" in done.stderr and "Nothing was started" in done.stderr
     assert "there is no agent 'invented'" in done.stderr and "NO_SUCH_VARIABLE is not set" in done.stderr
-    assert "no-such-program is not there" in done.stderr and "Create it or correct the path" in done.stderr
+    assert "no-such-program does not exist" in done.stderr and "Create it or correct the path" in done.stderr
 
 
 def test_a_dry_run_says_what_is_ready_and_what_is_not(tmp_path):

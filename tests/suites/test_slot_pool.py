@@ -21,9 +21,9 @@ def names(grants):
 
 def test_slots_are_shared_evenly():
     pool = SlotPool(range(4))
-    one, two = add_clients(pool, "one", "two")
-    pool.want(one, 4, False)
-    pool.want(two, 4, False)
+    first, second = add_clients(pool, "one", "two")
+    pool.want(first, 4, False)
+    pool.want(second, 4, False)
     granted = names(pool.grants())
     assert sorted(name for name, _ in granted) == ["one", "one", "two", "two"]
     assert sorted(slot for _, slot in granted) == [0, 1, 2, 3]
@@ -42,8 +42,8 @@ def test_train_submissions_go_before_hidden_scoring():
 
 def test_ties_go_to_the_client_that_waits_longest():
     pool = SlotPool([0])
-    one, two, three = add_clients(pool, "one", "two", "three")
-    for client in (one, two, three):
+    first, second, third = add_clients(pool, "one", "two", "three")
+    for client in (first, second, third):
         pool.want(client, 1, False)
     order = []
     for _ in range(6):
@@ -55,35 +55,35 @@ def test_ties_go_to_the_client_that_waits_longest():
 
 def test_a_run_gets_the_slot_that_it_had():
     pool = SlotPool(range(3))
-    one, two = add_clients(pool, "one", "two")
-    pool.want(one, 1, False)
+    first, second = add_clients(pool, "one", "two")
+    pool.want(first, 1, False)
     assert names(pool.grants()) == [("one", 0)]
-    pool.want(two, 1, False)
+    pool.want(second, 1, False)
     assert names(pool.grants()) == [("two", 1)]
-    pool.give_back(one, 0)
-    pool.give_back(two, 1)
+    pool.give_back(first, 0)
+    pool.give_back(second, 1)
     assert sorted(names(pool.grants())) == [("one", 0), ("two", 1)]
 
 
 def test_a_client_that_leaves_releases_its_slots():
     pool = SlotPool(range(2))
-    one, two = add_clients(pool, "one", "two")
-    pool.want(one, 2, True)
+    first, second = add_clients(pool, "one", "two")
+    pool.want(first, 2, True)
     pool.grants()
-    pool.want(two, 2, False)
+    pool.want(second, 2, False)
     assert not pool.grants() and pool.has_waiting_clients
-    pool.remove_client(one)
+    pool.remove_client(first)
     assert len(pool.grants()) == 2
 
 
 def test_a_lost_slot_is_not_granted_again():
     pool = SlotPool(range(2))
-    (one,) = add_clients(pool, "one")
-    pool.want(one, 2, True)
+    (first,) = add_clients(pool, "one")
+    pool.want(first, 2, True)
     pool.grants()
     pool.lose_slot(1)
-    pool.give_back(one, 1)
-    pool.give_back(one, 0)
+    pool.give_back(first, 1)
+    pool.give_back(first, 0)
     assert names(pool.grants()) == [("one", 0)]
     pool.add_slot(1)
     assert names(pool.grants()) == [("one", 1)]
@@ -100,6 +100,6 @@ def test_no_slot_is_held_twice_or_idle_while_a_client_waits(moves):
         else:
             pool.want(client, count, urgent)
         pool.grants()
-        held = [slot for one in clients for slot in one.holds]
+        held = [slot for client in clients for slot in client.holds]
         assert len(held) == len(set(held)) <= 3
         assert len(held) == 3 or not pool.has_waiting_clients

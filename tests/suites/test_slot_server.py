@@ -48,34 +48,34 @@ def with_server(scenario, calls=None):
 
 def test_slots_are_granted_and_pass_on():
     async def scenario(server):
-        one, two = FakeRun(server, "one"), FakeRun(server, "two")
-        one.slots.want(2, urgent=False)
-        first = await one.granted()
-        first += await one.granted() if len(first) < 2 else []
-        assert sorted(first) == [0, 1]
-        two.slots.want(1, urgent=True)
-        one.slots.give_back(first[0])
-        assert await two.granted() == [first[0]]
-        await one.leave()
-        two.slots.want(2, urgent=True)
-        assert await two.granted() == [first[1]]
-        await two.leave()
+        first, second = FakeRun(server, "one"), FakeRun(server, "two")
+        first.slots.want(2, urgent=False)
+        granted_first = await first.granted()
+        granted_first += await first.granted() if len(granted_first) < 2 else []
+        assert sorted(granted_first) == [0, 1]
+        second.slots.want(1, urgent=True)
+        first.slots.give_back(granted_first[0])
+        assert await second.granted() == [granted_first[0]]
+        await first.leave()
+        second.slots.want(2, urgent=True)
+        assert await second.granted() == [granted_first[1]]
+        await second.leave()
 
     with_server(scenario)
 
 
 def test_a_slot_that_is_granted_too_late_is_returned():
     async def scenario(server):
-        one, two = FakeRun(server, "one"), FakeRun(server, "two")
-        one.slots.want(2, urgent=False)
-        await asyncio.to_thread(select.select, one.slots.waitable, [], [], 10)
-        await asyncio.to_thread(one.slots.want, 0, urgent=False)  # and never looks again
-        two.slots.want(2, urgent=False)
-        got = await two.granted()
-        got += await two.granted() if len(got) < 2 else []
+        first, second = FakeRun(server, "one"), FakeRun(server, "two")
+        first.slots.want(2, urgent=False)
+        await asyncio.to_thread(select.select, first.slots.waitable, [], [], 10)
+        await asyncio.to_thread(first.slots.want, 0, urgent=False)  # and never looks again
+        second.slots.want(2, urgent=False)
+        got = await second.granted()
+        got += await second.granted() if len(got) < 2 else []
         assert sorted(got) == [0, 1]
-        await one.leave()
-        await two.leave()
+        await first.leave()
+        await second.leave()
 
     with_server(scenario)
 
@@ -84,54 +84,58 @@ NOW, LATER = CallAdmission(), CallAdmission(RETRY_S)
 
 
 def test_calls_of_all_runs_to_a_provider_have_one_rate():
-    gate, one, two = CallGate(CallRate(at_a_time=2, per_minute=3)), object(), object()
-    assert [gate.begin(run, "a", 0.0) for run in (one, two)] == [NOW, NOW]
-    assert gate.begin(two, "a", 1.0) == LATER and gate.begin(two, "b", 1.0) == NOW
-    gate.end(one, "a")
-    assert gate.begin(two, "a", 2.0) == NOW
-    gate.forget(two)
-    assert gate.begin(one, "a", 20.0) == CallAdmission(40.0)  # three began in this minute
-    assert gate.begin(one, "a", 60.0) == NOW
+    gate, first, second = CallGate(CallRate(at_a_time=2, per_minute=3)), object(), object()
+    assert [gate.begin(run, "a", 0.0) for run in (first, second)] == [NOW, NOW]
+    assert gate.begin(second, "a", 1.0) == LATER and gate.begin(second, "b", 1.0) == NOW
+    gate.end(first, "a")
+    assert gate.begin(second, "a", 2.0) == NOW
+    gate.forget(second)
+    assert gate.begin(first, "a", 20.0) == CallAdmission(40.0)  # three began in this minute
+    assert gate.begin(first, "a", 60.0) == NOW
 
 
 def test_what_all_runs_use_together_is_limited():
-    gate, one, two = CallGate(CallRate(), CallLimits(tokens=1000, requests=4)), object(), object()
-    assert gate.begin(one, "a", 0.0) == gate.begin(two, "b", 0.0) == NOW
+    gate, first, second = CallGate(CallRate(), CallLimits(tokens=1000, requests=4)), object(), object()
+    assert gate.begin(first, "a", 0.0) == gate.begin(second, "b", 0.0) == NOW
     gate.note("one", CallTotals(tokens=400, requests=1))
-    gate.end(one, "a")
-    assert gate.begin(one, "a", 1.0) == NOW  # 400, and as much again for the one that is under way
-    assert gate.begin(one, "a", 2.0) == LATER  # two are under way
+    gate.end(first, "a")
+    assert gate.begin(first, "a", 1.0) == NOW  # 400, and as much again for the one that is under way
+    assert gate.begin(first, "a", 2.0) == LATER  # two are under way
     gate.note("two", CallTotals(tokens=100, requests=1))
-    gate.forget(two)
+    gate.forget(second)
     gate.note("one", CallTotals(tokens=100, requests=1))  # an older report changes nothing
     assert gate.limit_reached is None
     gate.note("superseded one", CallTotals(tokens=500))
-    assert gate.limit_reached == "tokens" and gate.begin(two, "b", 3.0) == CallAdmission(limit="tokens")
+    assert gate.limit_reached == "tokens" and gate.begin(second, "b", 3.0) == CallAdmission(limit="tokens")
     gate.begin_again("one")
     assert gate.limit_reached is None
 
 
 def test_runs_report_what_they_used_and_learn_of_the_limit():
     async def scenario(server):
-        one, two = FakeRun(server, "one"), FakeRun(server, "two")
-        assert await asyncio.to_thread(one.rate_limits.begin_call, CallTotals()) == NOW
-        await asyncio.to_thread(one.rate_limits.end_call, CallTotals(dollars=0.5, requests=1))
+        first, second = FakeRun(server, "one"), FakeRun(server, "two")
+        assert await asyncio.to_thread(first.rate_limits.begin_call, CallTotals()) == NOW
+        await asyncio.to_thread(first.rate_limits.end_call, CallTotals(dollars=0.5, requests=1))
         used = CallTotals(dollars=0.5, requests=2)
-        assert await asyncio.to_thread(two.rate_limits.begin_call, used) == CallAdmission(limit="dollars")
-        await one.leave()
-        await two.leave()
+        assert await asyncio.to_thread(second.rate_limits.begin_call, used) == CallAdmission(limit="dollars")
+        await first.leave()
+        await second.leave()
 
     with_server(scenario, CallGate(CallRate(), CallLimits(dollars=1)))
 
 
 def test_a_provider_that_asks_one_run_to_wait_slows_the_others():
     async def scenario(server):
-        one, two, other = FakeRun(server, "one"), FakeRun(server, "two"), FakeRun(server, "other", "another provider")
-        assert await asyncio.to_thread(two.rate_limits.wait_s, 0.0) == 0.0
-        assert await asyncio.to_thread(one.rate_limits.wait_s, 30.0) == pytest.approx(30.0)
-        assert 29.0 < await asyncio.to_thread(two.rate_limits.wait_s, 0.0) <= 30.0
+        first, second, other = (
+            FakeRun(server, "one"),
+            FakeRun(server, "two"),
+            FakeRun(server, "other", "another provider"),
+        )
+        assert await asyncio.to_thread(second.rate_limits.wait_s, 0.0) == 0.0
+        assert await asyncio.to_thread(first.rate_limits.wait_s, 30.0) == pytest.approx(30.0)
+        assert 29.0 < await asyncio.to_thread(second.rate_limits.wait_s, 0.0) <= 30.0
         assert await asyncio.to_thread(other.rate_limits.wait_s, 0.0) == 0.0
-        for run in (one, two, other):
+        for run in (first, second, other):
             await run.leave()
 
     with_server(scenario)
@@ -139,10 +143,10 @@ def test_a_provider_that_asks_one_run_to_wait_slows_the_others():
 
 def test_the_scheduler_learns_that_an_agent_is_gone():
     async def scenario(server):
-        one = FakeRun(server, "one")
-        await asyncio.to_thread(one.rate_limits.agent_is_gone)
-        assert one.gone == ["one"]
-        await one.leave()
+        first = FakeRun(server, "one")
+        await asyncio.to_thread(first.rate_limits.agent_is_gone)
+        assert first.gone == ["one"]
+        await first.leave()
 
     with_server(scenario)
 

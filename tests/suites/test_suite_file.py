@@ -34,7 +34,7 @@ def suite(tmp_path, text=SMALL, *overrides):
 
 def test_a_plan_is_tasks_times_agents_times_repeats(tmp_path):
     planned = plan(suite(tmp_path))
-    assert [one.name for one in planned] == [
+    assert [run.name for run in planned] == [
         "core16-acrobot__tuner__s5",
         "core16-acrobot__mine__s5",
         "core16-acrobot__tuner__s6",
@@ -46,8 +46,8 @@ def test_a_plan_is_tasks_times_agents_times_repeats(tmp_path):
 
 
 def test_a_collection_stands_for_its_tasks(tmp_path):
-    found = suite(tmp_path, 'tasks = "core16"\n[agents.tuner]')
-    assert len(found.tasks) == 16 and "core16/ant" in found.tasks
+    resolved = suite(tmp_path, 'tasks = "core16"\n[agents.tuner]')
+    assert len(resolved.tasks) == 16 and "core16/ant" in resolved.tasks
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
@@ -100,27 +100,29 @@ def test_the_resolved_file_is_the_same_suite(tmp_path):
     again = tmp_path / "again"
     again.mkdir()
     resolved = suite(again, first.toml())
-    assert [one.settings for one in plan(resolved)] == [one.settings for one in plan(first)]
+    assert [run.settings for run in plan(resolved)] == [run.settings for run in plan(first)]
     assert resolved.toml() == first.toml()
     assert "heldout_cases = 32" in first.toml()
 
 
 def test_a_limit_on_candidates(tmp_path):
     limited, free = (suite(tmp_path, SMALL, *more) for more in (["defaults.max_candidates=3"], []))
-    assert [plan(one)[0].settings.max_candidates for one in (limited, free)] == [3, None]
+    assert [plan(suite_file)[0].settings.max_candidates for suite_file in (limited, free)] == [3, None]
     (tmp_path / "resolved.toml").write_text(limited.toml())
     assert plan(Suite.read(tmp_path / "resolved.toml"))[0].settings.max_candidates == 3
 
 
 def test_overrides(tmp_path):
-    found = suite(tmp_path, SMALL, "agents.mine.model=other", "repeats=3", "splits.seeds=paper", "agents.new.name=nop")
-    assert found.repeats == 3 and found.agents["mine"].model == "other" and "new" in found.agents
-    assert plan(found)[0].settings.seeds == "paper"
+    resolved = suite(
+        tmp_path, SMALL, "agents.mine.model=other", "repeats=3", "splits.seeds=paper", "agents.new.name=nop"
+    )
+    assert resolved.repeats == 3 and resolved.agents["mine"].model == "other" and "new" in resolved.agents
+    assert plan(resolved)[0].settings.seeds == "paper"
 
 
 def test_overrides_of_a_name_with_dots(tmp_path):
-    found = suite(tmp_path, SMALL + "[agents.'gpt-5.5']\nname = 'codex'", 'agents."gpt-5.5".model=other')
-    assert found.agents["gpt-5.5"].model == "other"
+    resolved = suite(tmp_path, SMALL + "[agents.'gpt-5.5']\nname = 'codex'", 'agents."gpt-5.5".model=other')
+    assert resolved.agents["gpt-5.5"].model == "other"
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,7 @@ from evopolicygym.cli.text.suite_matrix import matrix_lines
 from evopolicygym.suites import folder
 from evopolicygym.suites.estimate import estimate
 from evopolicygym.suites.file import Suite, plan
-from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
-from evopolicygym.suites.totals import suite_totals
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, suite_totals
 
 
 def row(**facts):
@@ -31,15 +30,15 @@ def lines(rows, width=80, height=None):
 
 @pytest.mark.parametrize("reason", ["[/red] [bold]x", "\x1b[2Jx\x07", "one\ntwo\r\nthree", "x" * 500, "長" * 100])
 def test_a_reason_is_one_line_of_text(reason):
-    found = lines([row(reason=reason)])
-    assert len(found) == 3 and all(len(line) <= 80 and line.isprintable() for line in found)
-    assert "x" in found[-1] or "two" in found[-1] or "長" in found[-1]
+    shown = lines([row(reason=reason)])
+    assert len(shown) == 3 and all(len(line) <= 80 and line.isprintable() for line in shown)
+    assert "x" in shown[-1] or "two" in shown[-1] or "長" in shown[-1]
 
 
 def test_names_of_others_are_one_line_of_text_as_well():
-    found = lines([row(task="t\x9b2J\nt__b scored", agent="a\u202e\na scored")], width=120)
-    assert len(found) == 3 and all(line.isprintable() for line in found)
-    assert r"t\x9b2J\nt__b" in found[-1] and r"a\u202e\na" in found[-1]
+    shown = lines([row(task="t\x9b2J\nt__b scored", agent="a\u202e\na scored")], width=120)
+    assert len(shown) == 3 and all(line.isprintable() for line in shown)
+    assert r"t\x9b2J\nt__b" in shown[-1] and r"a\u202e\na" in shown[-1]
 
 
 def test_the_live_table_fits_the_terminal():
@@ -47,8 +46,8 @@ def test_the_live_table_fits_the_terminal():
         row(run=f"r{i}", seed=i, status=SuiteRunStatus.RUNNING if i == 99 else SuiteRunStatus.WAITING)
         for i in range(100)
     ]
-    found = lines(rows, height=24)
-    assert len(found) <= 24 and "99" in found[2] and "more" in found[-1]
+    shown = lines(rows, height=24)
+    assert len(shown) <= 24 and "99" in shown[2] and "more" in shown[-1]
 
 
 def test_a_piped_suite_prints_a_line_for_each_change_alone(capsys, tmp_path):
@@ -92,8 +91,8 @@ def test_how_an_attempt_ended(tmp_path, said, code, gave_up, reason):
     with open(path, "a") as file:
         file.write(said)
     folder.log_end(path, code)
-    found = folder.last_attempt(path)
-    assert (found.gave_up, found.reason) == (gave_up, reason)
+    shown = folder.last_attempt(path)
+    assert (shown.gave_up, shown.reason) == (gave_up, reason)
 
 
 def test_unknown_core_time_is_not_zero(tmp_path):
@@ -155,14 +154,14 @@ def grid(repeats=1, agents=5, tasks=16):
 @pytest.mark.parametrize("width", [60, 80, 120])
 @pytest.mark.parametrize("repeats", [1, 3, 12])
 def test_the_matrix_fits_and_has_every_cell_and_the_totals(width, repeats):
-    found = matrix_lines("some", grid(repeats), width)
-    assert all(len(line) <= width for line in found)
-    text = "\n".join(found)
+    shown = matrix_lines("some", grid(repeats), width)
+    assert all(len(line) <= width for line in shown)
+    text = "\n".join(shown)
     assert f"{20 * repeats}/{80 * repeats} runs scored" in text and f"${120 * repeats:.2f}" in text
     assert f"{8000 * repeats}/{10240 * repeats} episodes" in text and "f failed" in text
     assert all(f"= an-agent-with-a-long-name-{agent}" in text for agent in range(5)), "shortened names are explained"
     if width >= 80:
-        cells = [line for line in found if line.startswith("some-task")]
+        cells = [line for line in shown if line.startswith("some-task")]
         assert len(cells) == 16 and all(len(line.split("  ")) > 5 for line in cells)
     if repeats == 1:
         assert text.count("r 100/128") == 20 and text.count("-123.46") == 20
@@ -172,8 +171,8 @@ SCORED = {"status": SuiteRunStatus.SCORED, "budget": 10, "charged": 10}
 
 
 def test_the_matrix_shows_names_whole_where_there_is_room():
-    found = "\n".join(matrix_lines("some", grid(agents=3), 200))
-    assert "an-agent-with-a-long-name-2" in found and "=" not in found and ".." not in found
+    shown = "\n".join(matrix_lines("some", grid(agents=3), 200))
+    assert "an-agent-with-a-long-name-2" in shown and "=" not in shown and ".." not in shown
 
 
 def test_totals_count_the_time_of_playing_and_estimate_the_rest():

@@ -72,15 +72,19 @@ def samples(space: Any, count: int = 3) -> list[Any]:
     return [space.sample() for _ in range(count)]
 
 
-def same(one: Any, other: Any) -> bool:
+def same(first: Any, other: Any) -> bool:
     """Whether two values have the same structure, types and bits."""
-    if isinstance(one, dict):
-        return isinstance(other, dict) and list(one) == list(other) and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, tuple):
-        return isinstance(other, tuple) and len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-    return bool(one == other)
+    if isinstance(first, dict):
+        return (
+            isinstance(other, dict)
+            and list(first) == list(other)
+            and all(same(first[key], other[key]) for key in first)
+        )
+    if isinstance(first, tuple):
+        return isinstance(other, tuple) and len(first) == len(other) and all(map(same, first, other))
+    if isinstance(first, np.ndarray):
+        return first.dtype == other.dtype and first.shape == other.shape and first.tobytes() == other.tobytes()
+    return bool(first == other)
 
 
 def space_of(schema: dict[str, Any]) -> Any:
@@ -184,7 +188,7 @@ def test_words_have_places_and_tokens_of_their_own():
             disguise.observation(f"pick up the {word} ball").split(" ") for word in ("blue", "red", "blue")
         )
         assert blue == again
-        (differs,) = (place for place, pair in enumerate(zip(blue, red, strict=True)) if len(set(pair)) == 2)
+        (differs,) = (index for index, pair in enumerate(zip(blue, red, strict=True)) if len(set(pair)) == 2)
         assert red[differs] in disguise.observation("a red door").split(" ")
         places.add((differs, len(blue)))
     assert len(places) > 4

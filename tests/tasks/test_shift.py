@@ -17,7 +17,7 @@ from evopolicygym.tasks.conditions import TaskView, TextLevel, Variant
 from evopolicygym.tasks.ids import comparable_facts
 from evopolicygym.tasks.registry import CORE16_ORDER, core16, find_task, parse_task
 from evopolicygym.tasks.shift import WHOLE, ShiftDraw, ShiftKind, ShiftParameter
-from evopolicygym.tasks.shifted_env import find_places, parse_index
+from evopolicygym.tasks.shifted_env import find_values, parse_index
 from evopolicygym.tasks.task import SpaceEntry, Task
 
 SEED = 47113601
@@ -85,9 +85,9 @@ def test_attributes_stay_within_their_bounds(slug):
         simulator.reset(env, SEED)
     for parameter in plain.shift:
         for path in parameter.paths:
-            places = [find_places(env.unwrapped, path) for env in envs]
-            for before, after in zip(*places, strict=True):
-                old, new = (np.asarray(place.read(), dtype=float)[place.index] for place in (before, after))
+            values = [find_values(env.unwrapped, path) for env in envs]
+            for before, after in zip(*values, strict=True):
+                old, new = (np.asarray(value.read(), dtype=float)[value.index] for value in (before, after))
                 difference = new - old if parameter.by == "added" else new[old != 0] / old[old != 0]
                 slack = 0.01 if np.asarray(before.read()).dtype.kind == "i" else 1e-6
                 assert difference.size and np.all(difference >= parameter.low - slack), parameter.name
@@ -133,10 +133,10 @@ def test_another_key_opens_the_door_and_only_at_the_right_toggle():
     env = simulator.make(task)
     simulator.reset(env, SEED)
     world = env.unwrapped
-    things = {thing.type: (i, thing) for i, thing in enumerate(world.grid.grid) if thing is not None}
-    key, (place, door) = things["key"][1], things["door"]
+    items = {item.type: (i, item) for i, item in enumerate(world.grid.grid) if item is not None}
+    key, (index, door) = items["key"][1], items["door"]
     assert key.color == door.key_colour != door.color == "yellow"
-    position = place % world.grid.width, place // world.grid.width
+    position = index % world.grid.width, index // world.grid.width
     assert not door.toggle(world, position)
     world.carrying = key
     outcomes = []

@@ -69,10 +69,10 @@ def test_the_blind_text_names_nothing(slug):
 
 def test_agents_are_told_the_same_at_every_level():
     """Apart from the task's own text, and what of the environment's info comes back."""
-    told = {
+    facts = {
         render_instructions(RunSettings.make(task="core16/acrobot", text=level), "TASK", SPACE) for level in TextLevel
     }
-    (before_feedback,) = {text.partition("## What you get back")[0] for text in told}
+    (before_feedback,) = {text.partition("## What you get back")[0] for text in facts}
     assert "## Rules" in before_feedback and "## How to submit" in before_feedback
 
 

@@ -162,8 +162,8 @@ def _client_texts(event: Any) -> Iterator[tuple[str, str]]:
     yield from ((kind, text) for kind, text in tools if text.strip())
     is_users = values_at(event, "type")[:1] == ["user"] or values_at(event, "role")[:1] == ["user"]
     if not tools and not is_users:
-        places = ("text", "item.text", "part.text", "message.content.*.text", "message.content.*.thinking", "result")
-        for text in (text for place in places for text in values_at(event, place)):
+        paths = ("text", "item.text", "part.text", "message.content.*.text", "message.content.*.thinking", "result")
+        for text in (text for path in paths for text in values_at(event, path)):
             if isinstance(text, str) and text.strip():
                 yield "text", text
 
@@ -212,7 +212,8 @@ def submission_of_file(path: str) -> int:
 
 
 def _amounts(parts: Sequence[Sequence[TranscriptEvent]], rule: RequestRule, kind: str) -> list[int] | None:
-    """Several events about one request count once. A late report belongs to the part before."""
+    """Return the tokens of one kind in each part; None if unknown. Several events about one request count once, and a
+    late report belongs to the part before."""
     requests: dict[str, tuple[int, int | None]] = {}
     for index, part in enumerate(parts):
         reported = [event.requests[rule.name] for event in part if rule.name in event.requests]
@@ -232,7 +233,7 @@ def _events(file: BinaryIO) -> Iterator[TranscriptEvent]:
 
 
 def _objects(file: BinaryIO) -> Iterator[dict[str, Any]]:
-    """Lines that are not JSON objects, or too large or too deeply nested to parse, are skipped."""
+    """Yield the JSON objects of a file of lines. Other lines, and those too large or nested too deep, are skipped."""
     while line := file.readline(MAX_LINE_BYTES):
         if line.lstrip().startswith(b"{"):
             try:
@@ -270,7 +271,8 @@ def _is_tool_result(value: dict[str, Any]) -> bool:
 
 
 def _direction(key: str, around: bool | None) -> bool | None:
-    """An output may quote inputs, under any key; it remains an output."""
+    """Return whether a key holds input of a tool (True) or output (False); None if unknown. All within an output is
+    output: it may quote inputs, under any key."""
     if around is False:
         return False
     return False if key in OUTPUT_KEYS else True if key in INPUT_KEYS else around

@@ -38,7 +38,7 @@ from evopolicygym.analysis.stats.estimates import (
 )
 from evopolicygym.analysis.stats.improvement import improvement, improvement_over_tasks
 from evopolicygym.analysis.stats.measured import Coverage, difference_coverage, misleading_rate
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 from evopolicygym.analysis.stats.pooled import performance_profile
 from evopolicygym.analysis.stats.power import (
     ALPHA,

@@ -51,8 +51,8 @@ class RunAuthor:
 
 @dataclass(frozen=True)
 class Entrant:
-    """``name``: unique among all entrants of a collection. ``note``: what tells it from others that would have the same
-    name; empty without such."""
+    """One entrant and its runs. ``name``: unique among all entrants of a collection. ``note``: how it differs from
+    others that would have the same name; empty if there are none."""
 
     name: str
     agent: str

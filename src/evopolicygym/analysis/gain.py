@@ -112,7 +112,8 @@ def _gain(pair: Pair, scale: Scale | None) -> Gain:
 
 
 def _interval(estimate: Estimate) -> Interval | None:
-    """Return None where nothing varied: equal differences on a few cases do not prove that all cases are equal."""
+    """Return the interval; None where nothing varied: equal differences on a few cases do not prove that all are
+    equal."""
     return estimate.interval() if estimate.variance else None
 
 

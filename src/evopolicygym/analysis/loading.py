@@ -34,8 +34,8 @@ Analysed = TypeVar("Analysed")
 
 
 class SkipKind(StrEnum):
-    """``unfinished``: the run has no outcome yet. ``broken``: the folder cannot be read as it is. ``copy``: the same
-    run was read from another folder."""
+    """Why a folder is skipped. ``unfinished``: the run has no outcome yet. ``broken``: the folder cannot be read as it
+    is. ``copy``: the same run was read from another folder."""
 
     UNFINISHED = "unfinished"
     BROKEN = "broken"

@@ -12,7 +12,7 @@ import numpy as np
 from evopolicygym.analysis.reference_table import ReferenceTable, reference_table
 from evopolicygym.analysis.scores import mean_if_known, paper_normalised
 from evopolicygym.analysis.stats.by_task import EntrantDifference, compare_by_task
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 from evopolicygym.analysis.stats.ranks import over_tasks, ranks
 from evopolicygym.errors import UserError
 from evopolicygym.reference import CURRENT_SCALE

@@ -31,7 +31,7 @@ from evopolicygym.agents.transcripts import (
 )
 from evopolicygym.gateway.conversation import ConversationStep, StepKind, read_conversation
 from evopolicygym.gateway.messages import PartKind
-from evopolicygym.gateway.recording import ModelRecording
+from evopolicygym.gateway.recording.reader import ModelRecording
 from evopolicygym.run_record import RunRecord, SubmissionRecord, TurnRecord
 
 INVALID: Final = "invalid_action"

@@ -101,7 +101,7 @@ def evaluate(
     from evopolicygym.tasks import splits as splitting
 
     _check_policy(policy)
-    tell = notice or warnings.warn
+    notify = notice or warnings.warn
     chosen_split = member(splitting.Split, split, "split")
     named = _task(task)
     settings = _settings(named, seeds, _path(seal_key), text, variant)
@@ -109,7 +109,7 @@ def evaluate(
     chosen = splitting.cases(splits, shown_task.id, chosen_split, _indices(cases, chosen_split))
     salt_of = _salt_of(salt, _path(seal_key))
     for mismatch in pins.version_mismatches(pins.distributions(shown_task.requires)):
-        tell(mismatch)
+        notify(mismatch)
     kind = _engine(shown_task, min(checked_jobs(jobs), len(chosen)), isolation, engine, ray_address)
     with policy_folder(policy) as folder:
         target = _recording(folder, _path(record), video)
@@ -119,7 +119,7 @@ def evaluate(
                 nullcontext() if is_public else _hidden_cases(shown_task, splits.id, policy),
                 kind(video=video, stock=stock) as started,
             ):
-                tell_refused_nodes(started.nodes, tell)
+                report_refused_nodes(started.nodes, notify)
                 advance = counter(progress, len(chosen))
                 return evaluate_folder(started, shown_task, folder, chosen, splits.id, target, video, advance, salt_of)
         except SnapshotRefused as error:
@@ -248,15 +248,15 @@ def _engine(
     return partial(ray_engine, task, jobs, ray_address, levels)
 
 
-def tell_refused_nodes(nodes: Iterable[Node], tell: Callable[[str], object]) -> None:
+def report_refused_nodes(nodes: Iterable[Node], notify: Callable[[str], object]) -> None:
     """Name the nodes of a cluster that get no work."""
     for node in nodes:
         if node.refused:
-            tell(f"node {node.id} ({node.host}) gets no work: {node.refused}")
+            notify(f"node {node.id} ({node.host}) gets no work: {node.refused}")
 
 
 def _hidden_cases(task: Task, splits_id: str, policy: str | os.PathLike[str]) -> AbstractContextManager[None]:
-    """Wait for agents that play the same hidden cases on this machine: the load could be felt."""
+    """Wait for agents that play the same hidden cases on this machine: they could notice the load."""
     from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
 
     label = f"evaluate {_shown(policy)}"
@@ -266,7 +266,7 @@ def _hidden_cases(task: Task, splits_id: str, policy: str | os.PathLike[str]) ->
 
 
 def counter(progress: Callable[[int, int], object] | None, total: int) -> Callable[[], object]:
-    """Return what is to be called after each episode; report the start."""
+    """Return the function to call after each episode, and report that none is finished yet."""
     if progress is None:
         return lambda: None
     report, done = progress, count(1)

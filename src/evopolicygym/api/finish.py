@@ -67,16 +67,16 @@ def finish(
     from evopolicygym.runs.locks import RunIsOwned
     from evopolicygym.runs.run_status import has_outcome
 
-    root, tell = Path(folder), notice or warnings.warn
+    root, notify = Path(folder), notice or warnings.warn
     given = _given(task, jobs, engine, isolation)
     is_waiting = False
     while not has_outcome(root):
         try:
-            _finish(root, given, progress, tell)
+            _finish(root, given, progress, notify)
             _check_has_outcome(root)
         except RunIsOwned:
             if not is_waiting:
-                tell(f"waiting: another process works on {root}")
+                notify(f"waiting: another process works on {root}")
             is_waiting = True
             time.sleep(POLL_S)
     return _run(root)
@@ -212,17 +212,17 @@ def _task_name(task: PathLike | None) -> str | None:
     return None if task is None else absolute_name(os.fspath(task))
 
 
-def _finish(root: Path, given: dict[str, Any], progress: Progress | None, tell: Notice) -> None:
+def _finish(root: Path, given: dict[str, Any], progress: Progress | None, notify: Notice) -> None:
     from evopolicygym.runs.serve import FINISH_COMMAND
     from evopolicygym.server import owner_socket
 
     try:
-        _follow_owner(root, owner_socket.send_command(root, FINISH_COMMAND), progress, tell)
+        _follow_owner(root, owner_socket.send_command(root, FINISH_COMMAND), progress, notify)
     except owner_socket.NoOwner:
-        _finish_here(root, given, progress, tell)
+        _finish_here(root, given, progress, notify)
 
 
-def _follow_owner(root: Path, messages: Iterator[dict[str, Any]], progress: Progress | None, tell: Notice) -> None:
+def _follow_owner(root: Path, messages: Iterator[dict[str, Any]], progress: Progress | None, notify: Notice) -> None:
     """Follow what the process reports that owns the run, until it has finished it."""
     from evopolicygym.runs.run_status import has_outcome
 
@@ -234,7 +234,7 @@ def _follow_owner(root: Path, messages: Iterator[dict[str, Any]], progress: Prog
         if message.get("finished"):
             return
         if waiting := message.get("waiting"):
-            tell(waiting)
+            notify(waiting)
         elif message is not first:
             advance()
     if not has_outcome(root):
@@ -243,14 +243,14 @@ def _follow_owner(root: Path, messages: Iterator[dict[str, Any]], progress: Prog
         )
 
 
-def _finish_here(root: Path, given: dict[str, Any], progress: Progress | None, tell: Notice) -> None:
+def _finish_here(root: Path, given: dict[str, Any], progress: Progress | None, notify: Notice) -> None:
     from evopolicygym.judge import scoring, submission
     from evopolicygym.runs import serve
     from evopolicygym.runs.open_run import open_run
 
     with open_run(root, **given) as owner:
         if owner.notice:
-            tell(owner.notice)
+            notify(owner.notice)
         if interrupted := owner.judge.state.running:
             owner.judge.shortage.retry(lambda: submission.execute(owner.judge, interrupted))
         scoring.close(owner.judge, serve.FINISHED_BY_HAND)

@@ -89,7 +89,8 @@ class FunctionHost:
             _signal_session(self.pid, signal.SIGCONT)  # the function may have stopped its host
 
     def lost(self) -> None:
-        """The host is gone, or does not answer: let its supervisor end what it left, and kill their session."""
+        """Give up a host that is gone or does not answer: let its supervisor end what it left, and kill their
+        session."""
         if self.is_alive:
             self.is_alive = False
             _signal_session(self.pid, signal.SIGCONT)
@@ -134,7 +135,7 @@ class FunctionProcess:
         return self._exit_code
 
     def kill(self) -> None:
-        """Afterwards the function and whatever it started have ended."""
+        """End the function and every process that it started, before this returns."""
         if self._exit_code is None:
             self._host.kill()
             if self.wait(END_S) is None:
@@ -224,8 +225,8 @@ class PythonAgentSetup:
         self.prices = None
 
     def facts(self, root: Path) -> dict[str, Any]:
-        """For the ledger, as of any agent: not isolated, and so never publishable. Raises UserError if the run in
-        ``root`` was begun by another function of this name."""
+        """Return what the ledger says of the agent: it is not isolated, and so its runs are never publishable. Raises
+        UserError if the run in ``root`` was begun by another function of this name."""
         digest = source_hash(self._function)
         check_same_source(root, self.settings.name, digest)
         agent = {
@@ -345,12 +346,12 @@ def _become_agent(function: AgentFunction, environment: Mapping[str, str], strea
 
 
 def _exit_code(function: AgentFunction, environment: Mapping[str, str]) -> int:
-    place = Workspace(
+    workspace = Workspace(
         Path(environment["EVOPOLICYGYM_WORKSPACE"]), 0, int(environment[SEED]), environment["EVOPOLICYGYM_API"]
     )
     try:
-        budget = int(place.info()["episode_budget"])
-        function(Workspace(place.path, budget, place.seed, place.api))
+        budget = int(workspace.info()["episode_budget"])
+        function(Workspace(workspace.path, budget, workspace.seed, workspace.api))
     except RunClosed:
         return 0
     except SystemExit as ended:

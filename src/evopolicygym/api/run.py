@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from evopolicygym.api.evaluate import EngineChoice, IsolationName, SeedsName, member, tell_refused_nodes
+from evopolicygym.api.evaluate import EngineChoice, IsolationName, SeedsName, member, report_refused_nodes
 from evopolicygym.api.results import Run, load_run
 from evopolicygym.api.workspace import Workspace
 from evopolicygym.errors import UserError
@@ -125,7 +125,7 @@ def run(
         UserError: An argument is wrong, the agent cannot play here, or no isolation that was asked for holds here.
         Fault: The judge itself failed, and could not continue.
         RunSuspended: The agent could not play, by no fault of its own (no network, a refused key, a function that never
-            ran to its end), with budget left. Nothing is lost: mend it, and repeat the call with the same folder.
+            ran to its end), with budget left. Nothing is lost: fix the cause, and repeat the call with the same folder.
         KeyboardInterrupt, or any other end of the program: nothing is lost. The same call with the same folder
             continues the run.
 
@@ -301,7 +301,7 @@ def _reporting(
 ) -> Iterator[None]:
     if owner.notice:
         notice(owner.notice)
-    tell_refused_nodes(owner.judge.context.engine.nodes, notice)
+    report_refused_nodes(owner.judge.context.engine.nodes, notice)
     if progress is None:
         yield
         return

@@ -180,7 +180,7 @@ def serve(
 
 
 @contextmanager
-def _serving(root: Path, given: dict[str, Any], tell: Callable[[str], object]) -> Iterator[ServedRun]:
+def _serving(root: Path, given: dict[str, Any], notify: Callable[[str], object]) -> Iterator[ServedRun]:
     from evopolicygym.judge.state import RunPhase
     from evopolicygym.runs.open_run import open_run
 
@@ -188,7 +188,7 @@ def _serving(root: Path, given: dict[str, Any], tell: Callable[[str], object]) -
         if owner.judge.state.phase is RunPhase.FINISHED:
             raise RunIsFinished(root)
         if owner.notice:
-            tell(owner.notice)
+            notify(owner.notice)
         served = ServedRun(owner, root)
         try:
             yield served

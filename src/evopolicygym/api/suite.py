@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from evopolicygym.analysis.formatting import pluralize
-from evopolicygym.api.evaluate import EngineChoice, checked_jobs, member, tell_refused_nodes
+from evopolicygym.api.evaluate import EngineChoice, checked_jobs, member, report_refused_nodes
 from evopolicygym.api.results import Runs, read_runs
 from evopolicygym.api.run import complete
 from evopolicygym.errors import UserError
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from evopolicygym.suites.folder import SuiteFolder
     from evopolicygym.suites.preflight import PreflightReport
     from evopolicygym.suites.scheduler import Scheduler
-    from evopolicygym.suites.status import SuiteRow
-    from evopolicygym.suites.totals import SuiteTotals
+    from evopolicygym.suites.status import SuiteRow, SuiteTotals
 
 PathLike = str | os.PathLike[str]
 Show = Callable[[Sequence["SuiteRow"]], object]
@@ -49,7 +48,7 @@ class SuiteProgress:
     @property
     def totals(self) -> SuiteTotals:
         """Runs by status, episodes, tokens, dollars, elapsed and estimated remaining time."""
-        from evopolicygym.suites.totals import suite_totals
+        from evopolicygym.suites.status import suite_totals
 
         return suite_totals(self.rows)
 
@@ -146,7 +145,7 @@ def run_suite(
     """
     from evopolicygym.runs.settings import EngineName
 
-    tell = notice or warnings.warn
+    notify = notice or warnings.warn
     if parallel_runs < 1:
         raise UserError(f"parallel_runs is {parallel_runs}", "At least one agent must work at a time.")
     chosen = member(EngineName, engine, "engine")
@@ -166,10 +165,10 @@ def run_suite(
         yield show
 
     count = checked_jobs(jobs)
-    scheduler = play_suite(prepared, count, parallel_runs, chosen, ray_address, reporting, tell, left_out)
+    scheduler = play_suite(prepared, count, parallel_runs, chosen, ray_address, reporting, notify, left_out)
     result = SuiteProgress(prepared.suite.name, prepared.folder.root, tuple(scheduler.status.rows()))
     if scheduler.is_capped and not result.complete:
-        tell("the suite's cap is reached: no new run was started")
+        notify("the suite's cap is reached: no new run was started")
     return result
 
 
@@ -222,7 +221,7 @@ def check_ready(report: PreflightReport, skip_unready: bool) -> dict[str, str]:
         f"{pluralize(len(report.unready), 'run')} of this suite cannot be played here:\n{lines}"
         if report.can_start
         else f"this suite cannot be played here:\n{lines}",
-        f"Nothing was started. Mend this and repeat the command.{skip}",
+        f"Nothing was started. Fix this and repeat the command.{skip}",
     )
 
 
@@ -288,7 +287,7 @@ def play_suite(
     engine: EngineName,
     ray_address: str | None,
     during: Callable[[Scheduler], AbstractContextManager[Show]],
-    tell: Callable[[str], object],
+    notify: Callable[[str], object],
     left_out: Mapping[str, str],
 ) -> Scheduler:
     """Play the runs that have no score, but for those ``left_out``. ``during`` is entered while they are played; what
@@ -302,7 +301,7 @@ def play_suite(
     planned[0].settings.splits()  # creates a missing sealing key here, once, instead of in many runs at a time
     folder.make()
     is_remote = engine is EngineName.RAY
-    with folder.locked(), _ray_cluster(planned, jobs, ray_address, tell) if is_remote else nullcontext() as cluster:
+    with folder.locked(), _ray_cluster(planned, jobs, ray_address, notify) if is_remote else nullcontext() as cluster:
         write_atomic(folder.file, suite.toml().encode())
         scheduler = Scheduler(folder, planned, suite.cap, jobs, parallel_runs, cluster, suite.calls, left_out)
 
@@ -326,12 +325,12 @@ def play_suite(
 
 @contextmanager
 def _ray_cluster(
-    planned: Sequence[PlannedRun], jobs: int, address: str | None, tell: Callable[[str], object]
+    planned: Sequence[PlannedRun], jobs: int, address: str | None, notify: Callable[[str], object]
 ) -> Iterator[RayCluster]:
     from evopolicygym.execution.ray.cluster import RayCluster
 
     tasks = {run.task.id: run.task for run in planned}
     levels = planned[0].settings.isolation.levels()
     with RayCluster(list(tasks.values()), levels, address, None if address else jobs) as cluster:
-        tell_refused_nodes(cluster.nodes, tell)
+        report_refused_nodes(cluster.nodes, notify)
         yield cluster

@@ -152,7 +152,7 @@ def _episode_blocks(run: Run) -> Iterator[dict[str, Any]]:
 def _block(
     run: Run, split: str, submission: int | None, checkpoint: str, result: Result, cases: list[int] | None = None
 ) -> dict[str, Any]:
-    """Lists are columns; other values are the same in every row."""
+    """Return the columns of some episodes: lists have a value for each row, other values hold for every row."""
     outcome = run.record.outcome
     return {
         "split": split,
@@ -167,7 +167,7 @@ def _block(
 
 
 def _of_run(run: Run) -> dict[str, Any]:
-    """Make it once for all rows of a run: the entrant's text can be long, and the rows share it."""
+    """Return the columns that all rows of a run share. Call it once per run: the entrant's text can be long."""
     names = {"folder": str(run.folder), "run": run.id, "task": run.task, "entrant": entrant(run.record)}
     return names | {name: getattr(run.record.options, name) for name in CONDITIONS}
 

@@ -1,4 +1,4 @@
-"""Read what an agent and its model said in a run, as one conversation."""
+"""Read what an agent and its model said in a run: as one conversation, or event by event while it is played."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from evopolicygym.errors import UserError
 if TYPE_CHECKING:
     from evopolicygym.gateway.conversation import ConversationStep, ModelConversation, SubmissionMark
     from evopolicygym.run_record import RunRecord, SubmissionRecord
+    from evopolicygym.runs.tail import TailEvent
 
 PathLike = str | os.PathLike[str]
 
@@ -72,7 +73,7 @@ def transcript(run: PathLike) -> RunTranscript:
     ...     print(error.message.partition(": ")[2])
     tuner made no recorded call to a model, and printed no JSON events
     """
-    from evopolicygym.gateway.recording import ModelRecording
+    from evopolicygym.gateway.recording.reader import ModelRecording
     from evopolicygym.run_paths import check_run_folder
     from evopolicygym.run_record import load
 
@@ -144,3 +145,27 @@ def _step_values(step: ConversationStep) -> dict[str, Any]:
         {name: str(value) for name, value in asdict(part).items() if value and name != "role"} for part in step.parts
     ]
     return values
+
+
+def tail(run: str | os.PathLike[str], *, follow: bool = True) -> Iterator[TailEvent]:
+    """Yield what happens in a run, from its beginning: turns, what the agent says and does, submissions with their
+    scores, the outcome. Works from any process, and locks nothing.
+
+    Args:
+        run: The run's folder, which may come from another person. If it does not exist yet, it is waited for.
+        follow: Wait for more until the run is finished or suspended; without it, yield what there is now.
+
+    Returns:
+        An iterator of ``TailEvent``: ``at``, ``kind``, ``text``, ``name``, ``turn``, ``submission`` and ``data``.
+
+    Raises:
+        UserError: There is no run in the folder and it is not followed, or the run is an imported one.
+
+    >>> import evopolicygym
+    >>> events = list(evopolicygym.tail("examples/runs/acrobot__tuner__s0"))
+    >>> [event.kind for event in (events[0], events[-1])], events[1].text
+    (['opened', 'finished'], 'turn 1 begins')
+    """
+    from evopolicygym.runs.tail import follow_run
+
+    return follow_run(Path(run), follow)

@@ -42,7 +42,7 @@ class Trainer(Protocol):
     def actor(self) -> Actor: ...
 
     def train(self, until_steps: int, tell: Callable[[], object]) -> None:
-        """Train until at least so many steps were played in all. ``tell`` is called now and then."""
+        """Train until at least so many steps were played in all. ``tell`` is called from time to time."""
 
     def save(self) -> None:
         """Write the state, so that a training that is killed continues from here."""

@@ -230,7 +230,8 @@ def _progress(run: Diagnosis) -> Sequence[str]:
 
 
 def _tokens(run: Diagnosis) -> Sequence[str]:
-    """Tokens of single submissions are known if each had a turn of its own, or if requests were metered."""
+    """Return the row of tokens. Those of single submissions are known if each had a turn of its own, or if requests
+    were metered."""
     intervals = [submission.between for submission in run.spending.by_submission]
     metered = [interval.tokens for interval in intervals if interval.tokens]
     outputs = [tokens.output for tokens in metered if tokens.output is not None]

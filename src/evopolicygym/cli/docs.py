@@ -15,7 +15,7 @@ from evopolicygym.errors import UserError
 
 def docs(
     page: Annotated[
-        str | None, typer.Argument(help="Name of a page, such as agents; all pages are listed without it")
+        str | None, typer.Argument(help="Name of a page, such as agents (default: list the pages).")
     ] = None,
 ) -> None:
     """Print a page of the documentation, or list the pages."""

@@ -133,8 +133,9 @@ class _ReaderGone(Exception):
 
 
 class _Root(TyperGroup):
-    """Typer exits silently at Ctrl-C, and with 1 at a broken pipe; ``main`` has a message and a code of its own. Typer
-    also prints wrong arguments on a console of its own, so they are escaped here, without pydantic's prefix."""
+    """The group of all commands. It passes Ctrl-C and broken pipes on to ``main``, which has a message and an exit code
+    for them; Typer would exit silently, or with 1. It also escapes wrong arguments, which Typer prints on a console of
+    its own, and removes pydantic's prefix."""
 
     def __init__(self, *given: Any, **options: Any) -> None:
         super().__init__(*given, **options)

@@ -26,7 +26,7 @@ def add_missing_anchors(root: Path) -> None:
 
     try:
         with episode_progress() as progress:
-            measured = measure_missing_anchors(root, _tell_start, progress)
+            measured = measure_missing_anchors(root, _print_start, progress)
     except KeyboardInterrupt:
         print_hint(f"random and trivial policies were not measured; {LATER}")
         return
@@ -38,7 +38,7 @@ def add_missing_anchors(root: Path) -> None:
         print_hint(f"trivial policies on the same held-out cases: {means}")
 
 
-def _tell_start(task: str) -> None:
+def _print_start(task: str) -> None:
     print_hint(
         f"measuring random and trivial policies on the held-out cases of {task}, once for all its runs; "
         "Ctrl-C or --no-anchors leaves them out"

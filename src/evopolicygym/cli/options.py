@@ -9,12 +9,12 @@ import typer
 
 from evopolicygym.errors import UserError
 
-TASK_HELP = "Task: core16/NAME, a Gymnasium id, module:Env-v0, or a task file."
+TASK_HELP = "Task: core16/NAME, novel/NAME, a Gymnasium id, module:Env-v0, or a task file."
 
 TaskName = Annotated[str, typer.Argument(help=TASK_HELP)]
 OwnTask = Annotated[
     str | None,
-    typer.Option("--task", help="Name the run's task again, if its code is your own module or file: you trust it."),
+    typer.Option("--task", help="The run's task again, to confirm that you trust its code (own module or file)."),
 ]
 RunFolder = Annotated[Path, typer.Argument(help="Folder of the run.")]
 RunFolders = Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain runs at any depth.")]

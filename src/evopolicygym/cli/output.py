@@ -229,7 +229,7 @@ class _Column:
 
     @property
     def minimum(self) -> int:
-        """Texts can be wrapped, numbers cannot."""
+        """The smallest width that the column can have: texts can be wrapped, numbers cannot."""
         if not any(cell[:1].isalpha() for cell in self.cells):
             return self.compact
         words = (word for text in (self.name, *self.cells) for word in text.split(" "))

@@ -24,7 +24,7 @@ from evopolicygym.run_progress import RunProgress
 
 REFRESH_S: Final = 0.25
 HEARTBEAT_S: Final = 60.0  # between plain lines while nothing changes
-LAST_LINE_S: Final = 2.0  # for the last line; whoever started the command may not read it
+LAST_LINE_S: Final = 2.0  # for the last line; the program that started the command may not read it
 SEPARATOR: Final = " | "
 SPINNER: Final = 2  # columns
 ERROR_LINES: Final = 2  # of a live text; a plain line and the record have the whole error
@@ -111,7 +111,7 @@ def plain_line(status: ProgressStatus) -> str:
 
 
 def _error(status: ProgressStatus) -> str:
-    """The next attempt goes first, because a long error is cut at its end."""
+    """Return the next attempt and the last error in words. A long error is cut at its end, so it comes last."""
     seconds = status.next_attempt_s
     attempt = "" if seconds is None else f"next attempt in {format_duration(seconds)}"
     error = f"last error: {one_line(' '.join(status.error.split()))[:ERROR_CHARACTERS]}" if status.error else ""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from evopolicygym.api.evaluate import tell_refused_nodes
+from evopolicygym.api.evaluate import report_refused_nodes
 from evopolicygym.api.run import new_folder, play_to_outcome
 from evopolicygym.cli.missing_anchors import MissingAnchors, add_missing_anchors
 from evopolicygym.cli.options import TASK_HELP, pair
@@ -189,7 +189,7 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, _stop, number, root)
     if run.judge.state.phase is RunPhase.FINISHED:
-        _tell_finished(root)
+        _print_finished(root)
         yield
         return
     print_hint(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
@@ -199,13 +199,13 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
         print_hint(run.notice)
     for path in setup.files_shown_alone(run.paths):
         print_hint(f"the agent sees {path} but not the files beside it: {BESIDE}")
-    tell_refused_nodes(run.judge.context.engine.nodes, print_hint)
+    report_refused_nodes(run.judge.context.engine.nodes, print_hint)
     watch = RunWatch(run.judge)
     with show_progress(lambda: run_progress_status(watch.look())):
         yield
 
 
-def _tell_finished(root: Path) -> None:
+def _print_finished(root: Path) -> None:
     print_hint(f"{root} is finished: nothing was played. This is its outcome; a new run needs another folder.")
 
 
@@ -229,7 +229,7 @@ def _resume(
     (engine or settings.engine).check_address(ray_address)
     if has_outcome(root):
         _check_finished(root, settings, given)
-        _tell_finished(root)
+        _print_finished(root)
         _show(root, json)
         return
     _check_granted(context, settings, is_own=is_signed_here(read_state(root).opened))
@@ -282,7 +282,7 @@ def _is_command(words: list[str], recorded: list[str]) -> bool:
 
 def _check_granted(context: typer.Context, settings: RunSettings, is_own: bool) -> None:
     """Require that extra permissions of the agent are given again, unless this installation opened the run: the folder
-    may come from somebody else."""
+    may come from another person."""
     grants, written = granted_options(settings), _written(context)
     given = {name: context.params[name] if name in written else None for name in grants}
     if extra := [flags for name, grant in grants.items() if (flags := grant.extra(given[name]).flags)]:
@@ -299,7 +299,7 @@ def _check_granted(context: typer.Context, settings: RunSettings, is_own: bool) 
         missing.append(f"-- {shlex.join(command)}")
     if missing:
         raise UserError(
-            "this run gives its agent more permissions than a default run, and its folder may come from somebody else",
+            "this run gives its agent more permissions than a default run, and its folder may come from another person",
             f"Nothing was started. Check its config.toml; to allow it, add: {' '.join(missing)}",
         )
 

@@ -107,7 +107,7 @@ def check(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="With --keys: keys that are checked in parallel.")] = 1,
     seconds: Annotated[
-        float | None, typer.Option(min=0, help="With --keys: time limit; keys that are not checked by then are left.")
+        float | None, typer.Option(min=0, help="With --keys: time limit; later keys stay unchecked.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="With --keys: JSON file. Keys that it has are not checked again.")
@@ -144,7 +144,7 @@ def anchors(
         Path | None, typer.Option(help="Folder of a policy for the upper end of the scale (one task).")
     ] = None,
     jobs: LocalJobs = CORES,
-    output: Annotated[Path | None, typer.Option(help="Write this file instead; it is continued.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File to write instead; what it already holds is kept.")] = None,
     json: Json = False,
 ) -> None:
     """Measure trivial policies (random, zero, best constant, starter) on the held-out cases of your runs, so that

@@ -78,7 +78,7 @@ def _expert_returns(engine: Engine, task: Task, splits_id: str, on: list[Case], 
     if failed := [episode.error for episode in report.episodes if episode.error]:
         raise UserError(
             f"the expert {folder} failed in {len(failed)} of {len(on)} episodes: {failed[0].text.strip()[-300:]}",
-            "Mend it; `evopolicygym evaluate` plays it alone.",
+            "Fix it; `evopolicygym evaluate` plays it alone.",
         )
     return list(report.returns)
 

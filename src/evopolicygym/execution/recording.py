@@ -183,7 +183,7 @@ class TrajectoryRecorder:
         return self._room > 0
 
     def _put_info(self, row: int, numbers: Mapping[str, Any]) -> None:
-        """Keys may differ from step to step: what is missing is nan, and a new key begins a new column."""
+        """Add the numbers of one step. Keys may differ between steps: a missing one is nan, a new one a new column."""
         for name, value in numbers.items():
             if name not in self._info:
                 taken = [column.name for column in self._columns()]

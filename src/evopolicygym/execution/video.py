@@ -87,6 +87,6 @@ def _picture(env: Any) -> Any:
 
 
 def _even(image: Any) -> Any:
-    """H.264 stores colour at half resolution, so both sides must be even."""
+    """Cut an image to even sides: H.264 stores colour at half resolution."""
     height, width = image.shape[:2]
     return np.ascontiguousarray(image[: height - height % 2, : width - width % 2])

@@ -18,7 +18,7 @@ def upgrade(env: Any) -> None:
 
 
 def cos(angle: float) -> float:
-    """numpy's, as in stock: another library's may differ in the last bit."""
+    """Return numpy's cosine, as stock does: that of another library may differ in the last bit."""
     return float(np.cos(angle))
 
 

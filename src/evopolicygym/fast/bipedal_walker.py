@@ -59,7 +59,8 @@ class FastBipedalWalker(Stock):  # type: ignore[misc]
     prev_shaping: float | None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        """Stock's, whose first step still reports to stock's detector; then the bodies are told what they are."""
+        """Reset as stock does, whose first step still reports to stock's detector; then mark the bodies for
+        ``FastDetector``."""
         answer = super().reset(seed=seed, options=options)
         self.hull.userData, self.legs[1].userData, self.legs[3].userData = "hull", 1, 3
         self.world.contactListener_bug_workaround = FastDetector(self)
@@ -120,7 +121,8 @@ class FastBipedalWalker(Stock):  # type: ignore[misc]
         ]
 
     def _lidar(self, x: float, y: float) -> list[float]:
-        """The last ten. A ray starts at the hull's position, which is read once; ``p1`` and ``p2`` are for videos."""
+        """The last ten numbers of an observation. A ray starts at the hull's position, which is read once; ``p1`` and
+        ``p2`` are for videos."""
         cast, position, start = self.world.RayCast, self.hull.position, (x, y)
         for lidar, (across, down) in zip(self.lidar, RAYS, strict=True):
             lidar.fraction, lidar.p1, lidar.p2 = 1.0, position, (x + across, y - down)

@@ -266,7 +266,7 @@ class FastCarRacing(Stock):  # type: ignore[misc]
         self.score = ""
 
     def _create_track(self) -> bool:
-        """Stock's; then the polygons go into arrays and the background color into a pixel, once per track."""
+        """Make the track as stock does, then store its polygons in arrays and its background color in a pixel."""
         if not super()._create_track():
             return False
         self.ground = TrackGround(self.road_poly, self.grass_color, self.road)
@@ -275,14 +275,14 @@ class FastCarRacing(Stock):  # type: ignore[misc]
         return True
 
     def step(self, action: Any) -> Any:
-        """Stock's; the step without an action is the one at the end of ``reset``, with a new car."""
+        """Step as stock does. The step without an action is the one at the end of ``reset``, with a new car."""
         if action is None:
             self.car.__class__ = FastCar
             self.silhouette = Silhouette(self.car)
         return super().step(action)
 
     def _render(self, mode: str) -> Any:
-        """The observation; other modes are stock's. As ``CarRacing._render``, but on one surface that is kept, and
+        """Draw the observation; stock draws other modes. As ``CarRacing._render``, but on one surface that is kept, and
         with the flip between the two passes of ``smoothscale``.
 
         ``smoothscale`` first shrinks every row by itself and then every column, so that turning the rows upside down
@@ -309,8 +309,8 @@ class FastCarRacing(Stock):  # type: ignore[misc]
         self._draw_ground(Camera(zoom, translation, angle))
 
     def _draw_ground(self, view: Camera) -> None:
-        """Field, grass and road. Where the window lies inside the field, filling the field is filling the window (by
-        numpy, because SDL's way around the caches makes all that follows slower), but for the indicators' rows."""
+        """Draw field, grass and road. Where the window lies inside the field, filling the field is filling the window
+        (by numpy, because SDL's way around the caches makes all that follows slower), but for the indicators' rows."""
         x, y = self.car.hull.position
         if max(abs(x), abs(y)) + REACH / view.zoom < PLAYFIELD:
             pygame.surfarray.pixels2d(self.surf)[:, BAR:] = self.background
@@ -353,7 +353,7 @@ class FastCarRacing(Stock):  # type: ignore[misc]
             self.surf.fill(color, (min(end, start), lowest, abs(end - start) + 1, 2 * CELL_H + 1))
 
     def _draw_score(self) -> None:
-        """The score upside down, rendered when it changes. A font renders the same text to the same pixels."""
+        """Draw the score upside down, rendered when it changes. A font renders the same text to the same pixels."""
         score = f"{self.reward:04.0f}"
         if score != self.score:
             self.score, self.text = score, self._write(score)

@@ -233,7 +233,7 @@ def error(api: ModelApi | None, status: int, text: str) -> ErrorAnswer:
 
 
 def is_final(api: ModelApi, status: int, headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether waiting cannot mend an error, although its status says that it is passing: an empty account."""
+    """Whether an error will not pass by waiting, although its status says so: an empty account."""
     if headers.get("x-should-retry") == "false":
         return True
     return status == 429 and (b"insufficient_quota" in body or b"billing_hard_limit_reached" in body)

@@ -111,11 +111,11 @@ def _answer(step: ConversationStep, parts: Sequence[MessagePart]) -> dict[str, A
     reasoning = "\n\n".join(part.text for part in parts if part.kind is PartKind.REASONING and part.text)
     calls = [
         {
-            "tool_call_id": part.id or f"call-{step.call}-{place}",
+            "tool_call_id": part.id or f"call-{step.call}-{number}",
             "function_name": part.name,
             "arguments": _arguments(part.text),
         }
-        for place, part in enumerate(parts)
+        for number, part in enumerate(parts)
         if part.kind is PartKind.CALL
     ]
     facts: dict[str, Any] = {"model_name": step.model, "reasoning_content": reasoning, "tool_calls": calls}
@@ -129,7 +129,7 @@ def _words(part: MessagePart) -> str:
 
 
 def _arguments(text: str) -> dict[str, Any]:
-    """ATIF wants an object; some tools take plain text."""
+    """Return a tool's arguments as the object that ATIF requires; some tools take plain text."""
     value = parse_json(text)
     return value if isinstance(value, dict) else {"input": text if value is None else value}
 
@@ -143,8 +143,8 @@ def _metrics(usage: Usage) -> dict[str, Any]:
         "cost_usd": usage.cost_usd,
     }
     extra = {"reasoning_tokens": usage.reasoning, "cache_write_tokens": usage.cache_write}
-    known = {name: value for name, value in extra.items() if value is not None}
-    return {name: value for name, value in facts.items() if value is not None} | ({"extra": known} if known else {})
+    details = {name: value for name, value in extra.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None} | ({"extra": details} if details else {})
 
 
 def _totals(metrics: Sequence[dict[str, Any]], steps: int) -> dict[str, Any]:

@@ -56,7 +56,8 @@ class ConversationStep:
 
 
 class ThreadKind(StrEnum):
-    """MAIN: what the agent was prompted to do. AGENT: a sub-agent with tools. SIDE: a call without tools."""
+    """Kind of a thread. MAIN: the agent that was prompted. AGENT: a sub-agent with tools. SIDE: a call without
+    tools."""
 
     MAIN = "main"
     AGENT = "agent"
@@ -223,7 +224,7 @@ def _continued(threads: list[_OpenThread], request: ModelRequest) -> _OpenThread
 
 
 def _keys(parts: Iterable[MessagePart]) -> list[tuple[str, ...]]:
-    """Reasoning is left out: most clients do not send it back."""
+    """Return the keys by which histories are compared, without reasoning: most clients do not send it back."""
     return [part.key for part in parts if part.kind is not PartKind.REASONING]
 
 
@@ -251,7 +252,7 @@ def _without_number(match: re.Match[str]) -> str:
 
 
 def _set_kinds(threads: Sequence[_OpenThread]) -> None:
-    """The main agent is the one with most calls; it may begin anew several times."""
+    """Set the kind of each thread. The main agent is the one with most calls; it may have several threads."""
     calls: dict[tuple[bool, str], int] = {}
     for thread in threads:
         calls[thread.signature] = calls.get(thread.signature, 0) + thread.calls
@@ -268,8 +269,8 @@ def place_submission(threads: Sequence[ConversationThread], submission: Submissi
     candidates = [thread for thread in threads if thread.kind is not ThreadKind.SIDE] or list(threads)
     best = max(candidates, key=lambda thread: _last_before(thread, submission.at), default=None)
     if best is not None:
-        place = sum(1 for _ in takewhile(lambda known: known.at <= submission.at, best.steps))
-        best.steps.insert(place, step)
+        position = sum(1 for _ in takewhile(lambda earlier: earlier.at <= submission.at, best.steps))
+        best.steps.insert(position, step)
 
 
 def _last_before(thread: ConversationThread, at: float) -> float:

@@ -33,7 +33,7 @@ def frame(data: bytes) -> bytes:
 
 
 def read_frames(file: BinaryIO, note: Note) -> Iterator[bytes]:
-    """Yield the data of all undamaged frames. ``note`` is told what is damaged."""
+    """Yield the data of all undamaged frames. ``note`` is called with a text about each damaged part."""
     return (data for data, _ in frames_from(file, note, 0))
 
 
@@ -84,8 +84,8 @@ def _decompressed(stored: bytes) -> bytes | None:
 
 def _find_mark(file: BinaryIO, position: int) -> int | None:
     while block := _read_at(file, position, SEARCHED):
-        if (found := block.find(MARK)) >= 0:
-            return position + found
+        if (offset := block.find(MARK)) >= 0:
+            return position + offset
         if len(block) < SEARCHED:
             return None
         position += SEARCHED - len(MARK) + 1

@@ -24,7 +24,7 @@ class MessageRole(StrEnum):
 
 
 class PartKind(StrEnum):
-    """IMAGE and FILE are placeholders: their text says what was there. OTHER is JSON that is not understood."""
+    """Kind of a message part. The text of IMAGE and FILE describes what was there; OTHER is JSON of an unknown form."""
 
     TEXT = "text"
     REASONING = "reasoning"
@@ -48,7 +48,7 @@ class MessagePart:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """Equal for parts that mean the same, however a client writes them."""
+        """A key that is equal for parts with the same meaning, however a client writes them."""
         squeezed = canonical(self.text) if self.kind is PartKind.CALL else self.text.strip()
         return self.role, self.kind, self.name, squeezed
 
@@ -252,15 +252,15 @@ def _chat_message(message: dict[str, Any]) -> Iterator[MessagePart]:
         identity = text(message.get("tool_call_id"))
         yield MessagePart(MessageRole.TOOL, PartKind.RESULT, _flat_text(message.get("content")), id=identity)
         return
-    known = _role(message)
+    author = _role(message)
     if reasoning := text(message.get("reasoning_content")) or text(message.get("reasoning")):
-        yield MessagePart(known, PartKind.REASONING, reasoning)
-    yield from (part for part in _content(known, message.get("content")) if part.text)
-    yield from _content(known, message.get("refusal"))
+        yield MessagePart(author, PartKind.REASONING, reasoning)
+    yield from (part for part in _content(author, message.get("content")) if part.text)
+    yield from _content(author, message.get("refusal"))
     for call in tables(message.get("tool_calls")):
         function = table(call.get("function"))
         arguments = _written(function.get("arguments"))
-        yield MessagePart(known, PartKind.CALL, arguments, text(function.get("name")), text(call.get("id")))
+        yield MessagePart(author, PartKind.CALL, arguments, text(function.get("name")), text(call.get("id")))
 
 
 def _gemini_request(body: dict[str, Any]) -> Iterator[MessagePart]:

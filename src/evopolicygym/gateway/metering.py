@@ -16,13 +16,19 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
+
 from evopolicygym.agents import prices
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.usage import AMOUNTS, Usage, total_usage
+from evopolicygym.files import GrowingFile
 from evopolicygym.gateway.call_limits import CallLimits, CallTotals
 from evopolicygym.gateway.exchange import ModelApi
 
+CALLS_FILE: Final = "logs/agent/model_calls.jsonl"  # in the folder of a run
 MAX_FILE_BYTES: Final = 256 << 20
+MAX_READ_BYTES: Final = 16 << 20  # at a time, of a file that may come from another person
+MAX_CALLS: Final = 200_000
 TOKENS: Final = ("fresh_input", "cache_read", "cache_write", "output")
 COMPARED: Final = (*TOKENS, "reasoning")
 log = logging.getLogger(__name__)
@@ -235,3 +241,26 @@ def _parsed(lines: Iterable[bytes]) -> Iterable[ModelCall]:
 
 
 assert set(TOKENS) <= set(AMOUNTS)
+
+
+CALL_DECODER: Final = msgspec.json.Decoder(ModelCall)
+
+
+class CallFile:
+    """The calls of a run, read from its file while it grows. Each look reads what was added since the last one."""
+
+    def __init__(self, run_folder: Path) -> None:
+        self._file = GrowingFile(run_folder, CALLS_FILE, MAX_READ_BYTES)
+        self._calls: list[ModelCall] = []
+
+    def since(self, turn: int) -> list[ModelCall]:
+        """Return the calls of a turn and those after it."""
+        self._read()
+        return [call for call in self._calls if call.turn >= turn]
+
+    def _read(self) -> None:
+        for line in self._file.lines()[: max(0, MAX_CALLS - len(self._calls))]:
+            try:
+                self._calls.append(CALL_DECODER.decode(line))
+            except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+                continue

@@ -90,9 +90,9 @@ class Patience:
         return min(self._seconds, self._waited_s + (time.monotonic() - since if since else 0.0))
 
     @asynccontextmanager
-    async def place(self, meter: ModelMeter) -> AsyncIterator[float]:
-        """Take part in the rate of calls that a suite allows, and in its limits; yield the seconds until it was our
-        turn. Raise SuiteLimitReached if a limit is used up."""
+    async def admitted(self, meter: ModelMeter) -> AsyncIterator[float]:
+        """Wait until the suite admits a call, within its rate and its limits, and yield the seconds that this took.
+        Raise SuiteLimitReached if a limit is used up."""
         if self._group is None or not self._group.limits_calls:
             yield 0.0
             return

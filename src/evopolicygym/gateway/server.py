@@ -226,7 +226,7 @@ class Gateway:
                 raise _Refused(apis.quota_error(call.api, f"the run's limit of {limit} is used up"))
             under_way = CallUnderWay(0, self._turn, call, is_admitted)
             try:
-                async with self.patience.place(self.meter) as under_way.waited_s:
+                async with self.patience.admitted(self.meter) as under_way.waited_s:
                     self._number += 1
                     under_way.number = self._number
                     return await self._answer(route, client, under_way)
@@ -338,8 +338,8 @@ class Gateway:
 
 @dataclass
 class _Route:
-    """``without_usage``: models, as JSON, whose server answers streamed Chat Completions only if it is not asked for
-    their usage."""
+    """One model server and the way to it. ``without_usage``: models, as JSON, for which the server refuses streamed
+    Chat Completions that ask for usage."""
 
     server: ModelServer
     upstream: Upstream
@@ -357,7 +357,8 @@ def _refuse(api: ModelApi | None, status: int, text: str) -> NoReturn:
 
 
 def _http_upstreams(servers: Sequence[ModelServer]) -> MakeUpstream:
-    """Read certificates now, in the caller's thread, so that a mistake is the caller's error."""
+    """Return the maker of upstreams. Certificates are read now, in the caller's thread, so that the caller gets their
+    errors."""
     contexts = {id(server): server.tls() for server in servers}
     return lambda server: HttpUpstream(server, contexts[id(server)])
 

@@ -41,7 +41,7 @@ class UsageQuestion:
 
 
 def ask_for_usage(request: GatewayRequest) -> UsageQuestion:
-    """Raises UnclearCall."""
+    """Return a call together with the one that asks for its usage, too, if that is needed. Raises UnclearCall."""
     if request.api not in APIS:
         return UsageQuestion(request)
     headers = dict(request.headers)

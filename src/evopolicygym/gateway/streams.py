@@ -69,26 +69,26 @@ def _join_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
     pieces: dict[tuple[int, str], list[str]] = {}
     for event in events:
         kind, index = event.get("type"), event.get("index")
-        place = index if isinstance(index, int) else 0
+        position = index if isinstance(index, int) else 0
         if kind == "message_start":
             message = dict(table(event.get("message")))
         elif kind == "content_block_start":
-            blocks[place] = dict(table(event.get("content_block")))
+            blocks[position] = dict(table(event.get("content_block")))
         elif kind == "content_block_delta":
             for name, field in (("text", "text"), ("thinking", "thinking"), ("partial_json", "input")):
                 if piece := text(table(event.get("delta")).get(name)):
-                    pieces.setdefault((place, field), []).append(piece)
+                    pieces.setdefault((position, field), []).append(piece)
         elif kind == "message_delta":
             message |= table(event.get("delta"))
             message["usage"] = table(message.get("usage")) | table(event.get("usage"))
         elif kind == "error":
             message["error"] = event.get("error")
-    for (place, field), parts in pieces.items():
+    for (position, field), parts in pieces.items():
         joined = "".join(parts)
         whole = parse_json(joined) if field == "input" else None
-        block = blocks.setdefault(place, {"type": "text"})
+        block = blocks.setdefault(position, {"type": "text"})
         block[field] = text(block.get(field)) + joined if field != "input" else joined if whole is None else whole
-    return message | {"content": [blocks[place] for place in sorted(blocks)]}
+    return message | {"content": [blocks[position] for position in sorted(blocks)]}
 
 
 def _join_responses(events: list[dict[str, Any]]) -> dict[str, Any]:
@@ -98,21 +98,21 @@ def _join_responses(events: list[dict[str, Any]]) -> dict[str, Any]:
     done: set[int] = set()
     for event in events:
         kind, index = text(event.get("type")), event.get("output_index")
-        place = index if isinstance(index, int) else 0
+        position = index if isinstance(index, int) else 0
         if isinstance(event.get("response"), dict):
             response = event["response"]
         elif kind.startswith("response.output_item."):
-            items[place] = dict(table(event.get("item")))
-            done |= {place} if kind.endswith("done") else set()
+            items[position] = dict(table(event.get("item")))
+            done |= {position} if kind.endswith("done") else set()
         elif kind.endswith(".delta"):
-            pieces.setdefault((place, kind), []).append(text(event.get("delta")))
+            pieces.setdefault((position, kind), []).append(text(event.get("delta")))
         elif kind == "error":
             response = response | {"error": {"message": event.get("message"), "code": event.get("code")}}
-    for (place, kind), parts in pieces.items():
-        if place not in done:
-            item = items.setdefault(place, {"type": "message", "role": "assistant"})
+    for (position, kind), parts in pieces.items():
+        if position not in done:
+            item = items.setdefault(position, {"type": "message", "role": "assistant"})
             _put_pieces(item, kind, "".join(parts))
-    return response | ({} if response.get("output") else {"output": [items[place] for place in sorted(items)]})
+    return response | ({} if response.get("output") else {"output": [items[position] for position in sorted(items)]})
 
 
 def _put_pieces(item: dict[str, Any], kind: str, joined: str) -> None:
@@ -143,17 +143,20 @@ def _join_chat(events: list[dict[str, Any]]) -> dict[str, Any]:
                     texts.setdefault(name, []).append(piece)
             for call in tables(delta.get("tool_calls")):
                 index = call.get("index")
-                place = index if isinstance(index, int) else len(calls)
+                position = index if isinstance(index, int) else len(calls)
                 function = table(call.get("function"))
-                known = calls.setdefault(place, {"id": "", "name": ""})
-                known["id"], known["name"] = known["id"] or call.get("id"), known["name"] or function.get("name")
-                arguments.setdefault(place, []).append(text(function.get("arguments")))
+                collected = calls.setdefault(position, {"id": "", "name": ""})
+                collected["id"], collected["name"] = (
+                    collected["id"] or call.get("id"),
+                    collected["name"] or function.get("name"),
+                )
+                arguments.setdefault(position, []).append(text(function.get("arguments")))
     message: dict[str, Any] = {"role": "assistant", "content": None}
     message |= {name: "".join(pieces) for name, pieces in texts.items()}
     if calls:
         message["tool_calls"] = [
-            {"id": call["id"], "function": {"name": call["name"], "arguments": "".join(arguments[place])}}
-            for place, call in sorted(calls.items())
+            {"id": call["id"], "function": {"name": call["name"], "arguments": "".join(arguments[position])}}
+            for position, call in sorted(calls.items())
         ]
     return answer | {"choices": [{"message": message, "finish_reason": finish}]}
 

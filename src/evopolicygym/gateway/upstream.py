@@ -18,7 +18,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.bodies import BodyDecoder, decoded
 from evopolicygym.gateway.exchange import GatewayRequest, ModelApi, UpstreamAnswer
-from evopolicygym.gateway.masking import SecretMask
+from evopolicygym.gateway.redaction import SecretMask
 
 if TYPE_CHECKING:
     import aiohttp
@@ -43,7 +43,7 @@ NOT_PASSED: Final = frozenset({
 
 
 class UntrustedServer(OSError):
-    """The server's certificate is not trusted: no call is sent, and waiting does not mend it."""
+    """The server's certificate is not trusted: no call is sent, and waiting does not help."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,8 @@ class NoAnswer(ConnectionError):
 
 @dataclass
 class _Sending:
-    """``is_kept``: whether a connection of an earlier call is used. ``resent``: how often such a one was closed."""
+    """How one call is sent. ``is_kept``: over a connection of an earlier call. ``resent``: how often the server closed
+    such a connection instead of answering."""
 
     is_kept: bool = False
     resent: int = 0

@@ -87,7 +87,7 @@ def baseline_figure(
     styles = _styles(panels)
     furthest = max((point.episodes for panel in panels for curve in panel.curves for point in curve.points), default=1)
     x_range = (math.log10(FEWEST_EPISODES), math.log10(max(furthest, 10 * BUDGET)))
-    parts = [_draw(panel, place, x_range, styles) for place, panel in enumerate(panels)]
+    parts = [_draw(panel, index, x_range, styles) for index, panel in enumerate(panels)]
     bottom = TOP + PANEL[1] * math.ceil(len(panels) / COLUMNS) + 24
     parts.append(svg_text(WIDTH / 2, bottom - 6, X_LABEL, "middle"))
     key, height = legend(list(_entries(panels, styles)), LEFT, bottom + 14, WIDTH - LEFT - 20)
@@ -122,8 +122,8 @@ def _styles(panels: Sequence[Panel]) -> dict[str, EntrantStyle]:
     return entrant_styles(names | {curve.algorithm for panel in panels for curve in panel.curves})
 
 
-def _draw(panel: Panel, place: int, x_range: tuple[float, float], styles: Mapping[str, EntrantStyle]) -> Markup:
-    row, column = divmod(place, COLUMNS)
+def _draw(panel: Panel, index: int, x_range: tuple[float, float], styles: Mapping[str, EntrantStyle]) -> Markup:
+    row, column = divmod(index, COLUMNS)
     left, top = LEFT + column * (PANEL[0] + 6), TOP + row * PANEL[1]
     box = PlotArea(left, top + 20, left + PANEL[0] - 18, top + PANEL[1] - 22)
     x = Axis(*x_range, box.left, box.right)
@@ -169,8 +169,8 @@ def _dots(
     dots: Sequence[Dot], scale: Scale, x: Axis, y: Axis, styles: Mapping[str, EntrantStyle], is_agent: bool
 ) -> Iterator[Markup]:
     """Draw marks side by side, in the order of their names."""
-    for place, dot in enumerate(sorted(dots, key=lambda dot: dot.entrant)):
-        at = x(math.log10(max(dot.episodes, FEWEST_EPISODES))) + SPREAD * (place - (len(dots) - 1) / 2)
+    for index, dot in enumerate(sorted(dots, key=lambda dot: dot.entrant)):
+        at = x(math.log10(max(dot.episodes, FEWEST_EPISODES))) + SPREAD * (index - (len(dots) - 1) / 2)
         text = tooltip(f"{dot.entrant}: {number(dot.score)} after {number(dot.episodes)} episodes")
         yield group([text, _mark(at, y(_height(dot.score, scale)), styles[dot.entrant], is_agent)])
 

@@ -98,48 +98,48 @@ def figures(data: ReportData) -> Figures:
     tasks = by_task(data.stories)
     names = {task: f"{number:02}-{_safe(task)}" for number, task in enumerate(tasks, 1)}
     return Figures(
-        standings=_known({number: _standings(number, board, styles) for number, board in boards.items()}),
-        demands=_known({number: _demands(number, board, styles) for number, board in boards.items()}),
-        profiles=_known({
+        standings=_drawn({number: _standings(number, board, styles) for number, board in boards.items()}),
+        demands=_drawn({number: _demands(number, board, styles) for number, board in boards.items()}),
+        profiles=_drawn({
             number: performance_profiles(f"profiles-{number}", board.aggregates[0], styles)
             for number, board in boards.items() if board.aggregates
         }),
-        variance=_known({
+        variance=_drawn({
             number: variance_shares(f"variance-{number}", board.variance, styles) for number, board in boards.items()
         }),
-        scores=_known({
+        scores=_drawn({
             (number, table.task): _scores(number, table, names[table.task], styles)
             for number, board in boards.items() for table in board.tasks
         }),
-        pareto=_known({
+        pareto=_drawn({
             number: cost_pareto(f"cost-{number}", "Cost and score", board.costs, styles)
             for number, board in boards.items()
         }),
-        mix=_known({
+        mix=_drawn({
             words: edit_mix(f"edit-kinds{numbered[words]}", f"Kinds of edits by agent and task group{under[words]}",
                             [_mix(summary, _by_entrant(members), styles) for summary in members])
             for words, members in groups.items()
         }),
-        sizes=_known({
+        sizes=_drawn({
             words: hits_by_size(f"edit-sizes{numbered[words]}", f"New bests by the size of the edit{under[words]}",
                                 _by_entrant(members), styles)
             for words, members in groups.items()
         }),
-        learning=_known({
+        learning=_drawn({
             number: learning_curves(f"learning-{number}", "Learning curves from episode 0", board_curves(board), styles,
                                     NORMALISED)
             for number, board in boards.items()
         }),
-        baselines=_known({number: board_figure(number, board, data.curves) for number, board in boards.items()}),
-        curves=_known({
+        baselines=_drawn({number: board_figure(number, board, data.curves) for number, board in boards.items()}),
+        curves=_drawn({
             (task, words): _curves(names[task], numbered[words], task + under[words], members, styles)
             for task, words, members in parts
         }),
-        steps=_known({
+        steps=_drawn({
             (task, words): _curves_by_step(names[task], numbered[words], task + under[words], members, styles)
             for task, words, members in parts
         }),
-        timelines=_known({task: _timeline(names[task], task, members, styles) for task, members in tasks.items()}),
+        timelines=_drawn({task: _timeline(names[task], task, members, styles) for task, members in tasks.items()}),
     )  # fmt: skip
 
 
@@ -162,7 +162,7 @@ def _by_task_and_conditions(stories: Sequence[RunStory]) -> list[tuple[str, str,
     return [(task, name, members) for (task, name), members in parts.items()]
 
 
-def _known(figures: Mapping[Key, Figure | None]) -> dict[Key, Figure]:
+def _drawn(figures: Mapping[Key, Figure | None]) -> dict[Key, Figure]:
     return {key: figure for key, figure in figures.items() if figure}
 
 

@@ -81,8 +81,8 @@ class Figure:
         style = element("style", Markup(f"{STYLE}\n{DARK}"))
         lines = textwrap.wrap(self.caption, int(self.width / CAPTION_LETTER))
         shown = [
-            svg_text(CAPTION_LEFT, self.height + CAPTION_LINE * (place + 0.7), text, "quiet", font_size=CAPTION_SIZE)
-            for place, text in enumerate(lines)
+            svg_text(CAPTION_LEFT, self.height + CAPTION_LINE * (number + 0.7), text, "quiet", font_size=CAPTION_SIZE)
+            for number, text in enumerate(lines)
         ]
         head = [element("title", self.title), *([element("desc", self.caption)] if self.caption else [])]
         taller = replace(self, height=self.height + CAPTION_LINE * len(lines))
@@ -126,8 +126,8 @@ def distinct_labels(names: Sequence[str], most: float) -> dict[str, str]:
     labels = {name: shorten_to_width(name, most) for name in names}
     for name in _sharing(labels):
         labels[name] = _cut_middle(name, most)
-    for place, name in enumerate(_sharing(labels), 1):
-        labels[name] = shorten_to_width(f"#{place} {name}", most)
+    for index, name in enumerate(_sharing(labels), 1):
+        labels[name] = shorten_to_width(f"#{index} {name}", most)
     return labels
 
 

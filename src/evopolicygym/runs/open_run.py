@@ -207,7 +207,7 @@ def _check_new(root: Path, given: dict[str, Any]) -> None:
     except NotADirectoryError:
         raise UserError(f"{root} is not a folder", "Name a new folder with --run.") from None
     if foreign := [name for name in present if name not in RUN_ENTRIES and not name.startswith(".")]:
-        raise UserError(f"{root} holds other things ({foreign[0]})", "Name a new folder with --run.")
+        raise UserError(f"{root} holds files that are not of a run ({foreign[0]})", "Name a new folder with --run.")
 
 
 @contextmanager

@@ -6,8 +6,7 @@ import time
 from datetime import datetime
 from typing import Final
 
-from evopolicygym.gateway.call_file import CallFile
-from evopolicygym.gateway.metering import ModelCall
+from evopolicygym.gateway.metering import CallFile, ModelCall
 from evopolicygym.judge import scoring
 from evopolicygym.judge.judge import Judge, RunActivity
 from evopolicygym.judge.state import RunPhase, RunState

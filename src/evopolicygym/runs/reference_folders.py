@@ -34,8 +34,8 @@ Shape = TypeVar("Shape", bound="_Foreign")
 
 @dataclass(frozen=True)
 class ForeignSubmission:
-    """``folder``: its program, below the run's folder. ``validation``: its hidden mean, if it was a candidate. Lists
-    are empty where nothing is recorded."""
+    """A submission of the reference code. ``folder``: its program, below the run's folder. ``validation``: its hidden
+    mean, if it was a candidate. Lists are empty where nothing is recorded."""
 
     folder: str
     verdict: str
@@ -320,7 +320,7 @@ def _third_report(folder: Path, name: str) -> _ThirdReport:
 
 
 def _sign(report: _ThirdReport) -> float:
-    """A score that is to be small is negated: here a higher return is better."""
+    """Return -1 for a score that is to be minimised, else 1: here a higher return is better."""
     return -1.0 if report.score_direction == "minimize" else 1.0
 
 
@@ -338,7 +338,7 @@ def _event_times(folder: Path) -> tuple[datetime, datetime]:
 
 def _check_selected(folder: Path, selected: int | None, submissions: int) -> None:
     if selected is not None and selected >= submissions:
-        raise UserError(f"{one_line(folder)} selected submission {selected}, which is not there")
+        raise UserError(f"{one_line(folder)} selected submission {selected}, which does not exist")
 
 
 def _json_if_there(folder: Path, name: str) -> dict[str, Any]:

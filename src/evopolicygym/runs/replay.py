@@ -240,7 +240,8 @@ def _compare(
     second: tuple[float, ...],
     other_bit_id: bool,
 ) -> Replay:
-    """A policy that differed from itself then, or does now, does not contradict the record."""
+    """Return how the returns compare. A policy that differs from itself, then or now, does not contradict the
+    record."""
     if recorded == first == second:
         return Replay.EQUAL
     if recorded != repeated or first != second:

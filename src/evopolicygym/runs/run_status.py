@@ -60,7 +60,7 @@ def check_consistent(state: RunState) -> None:
         total_usage([Usage(**turn.usage) for turn in state.turns if turn.usage])
     except Exception as error:  # facts of a foreign folder can be wrong in more ways than we can list
         text = f"{type(error).__name__}: {error}"
-        raise LedgerCorrupt(f"the ledger makes no sense: no record follows from it ({text[:300]})") from error
+        raise LedgerCorrupt(f"the ledger contradicts itself: no record follows from it ({text[:300]})") from error
 
 
 def _opened(root: Path) -> Opened:

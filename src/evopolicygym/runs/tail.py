@@ -24,7 +24,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.files import GrowingFile
 from evopolicygym.gateway.conversation import ConversationReader, ConversationStep, StepKind
 from evopolicygym.gateway.messages import PartKind
-from evopolicygym.gateway.recording import ModelRecording
+from evopolicygym.gateway.recording.reader import ModelRecording
 from evopolicygym.judge.events import (
     Charged,
     Closed,
@@ -121,7 +121,7 @@ class RunTail:
             yield self._left_out(time.time(), "cannot be read")
             return
         try:
-            yield from (replace(found, text=found.text[:MAX_TEXT]) for found in self._events(event, at))
+            yield from (replace(shown, text=shown.text[:MAX_TEXT]) for shown in self._events(event, at))
         except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):  # facts of a forged ledger
             yield self._left_out(at, f"({line.kind}) makes no sense")
 
@@ -153,7 +153,7 @@ class RunTail:
             case Charged(number):
                 self._charged += len(event.cases)
                 self._cases[number], self._checkpoints[number] = len(event.cases), event.checkpoint.hash
-                text = f"{submit_id(number)} asks for {pluralize(len(event.cases), 'episode')}; {self._left} left"
+                text = f"{submit_id(number)} asks for {pluralize(len(event.cases), 'episode')}; {self._remaining} left"
                 yield TailEvent(at, "submission", text, turn=self._turn, submission=number)
             case Judged(number):
                 self._judged_at[number] = at
@@ -195,7 +195,7 @@ class RunTail:
                 )
 
     @property
-    def _left(self) -> int:
+    def _remaining(self) -> int:
         return self._budget - self._charged
 
     def _turn_end(self, event: Turned, at: float) -> TailEvent:

@@ -35,7 +35,7 @@ async def answer_commands(root: Path, answer: CommandHandler) -> AsyncIterator[N
     talks = set[asyncio.Task[Any]]()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async def tell(message: dict[str, Any]) -> None:
+        async def send(message: dict[str, Any]) -> None:
             with suppress(ConnectionError):  # the client may disconnect; its command continues
                 writer.write(json.dumps(message).encode() + b"\n")
                 await writer.drain()
@@ -44,7 +44,7 @@ async def answer_commands(root: Path, answer: CommandHandler) -> AsyncIterator[N
             talks.add(task)
             task.add_done_callback(talks.discard)
         command = (await reader.readline()).decode(errors="replace").strip()
-        await tell(await answer(command, tell))
+        await send(await answer(command, send))
         writer.close()
 
     with _address(root) as address, suppress(FileNotFoundError):

@@ -151,7 +151,7 @@ def _answer(turn: Turn) -> str:
     if turn.failure:
         raise UserError(
             f"it did not answer ({turn.failure.kind}): {turn.failure.text}",
-            "Mend this, and repeat the check (`evopolicygym agent check NAME --live` checks one agent).",
+            "Fix this, and repeat the check (`evopolicygym agent check NAME --live` checks one agent).",
         )
     return f"answered in {turn.wall_s:.1f} s"
 
@@ -229,11 +229,11 @@ def _check_disk(folder: SuiteFolder, runs: int, rows: Sequence[SuiteRow]) -> Pre
     sizes = [_size(folder.run(row.run)) for row in islice((row for row in rows if row.is_over), MEASURED_RUNS)]
     needed = runs * (fmean(sizes) if sizes else RUN_BYTES)
     basis = f"the size of {len(sizes)} finished here" if sizes else f"{RUN_BYTES >> 20} MiB each, a guess"
-    place = next(path for path in (folder.root, *folder.root.parents) if path.exists())
-    free = disk_usage(place).free
+    existing = next(path for path in (folder.root, *folder.root.parents) if path.exists())
+    free = disk_usage(existing).free
     detail = f"{_gib(free)} free; about {_gib(needed)} for {runs} runs (from {basis})"
-    remedy = f"Free some space on the disk of {place}, or choose another one with --folder."
-    return PreflightCheck(CheckKind.DISK, str(place), free > needed, detail, remedy)
+    remedy = f"Free some space on the disk of {existing}, or choose another one with --folder."
+    return PreflightCheck(CheckKind.DISK, str(existing), free > needed, detail, remedy)
 
 
 def _size(run: Path) -> float:

@@ -173,8 +173,8 @@ class Scheduler:
         return (row.needs_agent, not row.has_begun, self._planned[row.run].repeat, is_shared)
 
     def _may_start(self, row: SuiteRow, awaiting_scoring: set[CaseSet]) -> bool:
-        """Hidden cases are not played while an agent on the same cases lives (runs/locks.py). A run that would
-        have to wait for this is held back, so that another run gets its place."""
+        """Return whether a run may start now. Hidden cases are not played while an agent on the same cases is alive
+        (runs/locks.py); a run that would have to wait for that is held back, so that another can start."""
         if (self.is_capped and not row.has_begun) or not self._has_room(row):
             return False
         if not row.needs_agent:
@@ -188,7 +188,8 @@ class Scheduler:
         return any(self._cases[name] == cases for name in names)
 
     def _has_room(self, row: SuiteRow) -> bool:
-        """Agents and hidden scoring are counted separately, so that neither keeps the other out."""
+        """Return whether one more run fits. Agents and hidden scoring are counted separately: neither excludes the
+        other."""
         agents = sum(process.has_agent for process in self._processes.values())
         if row.needs_agent:
             return agents < self._max_agents and len(self._processes) < MAX_RUNS_PER_AGENT * self._max_agents

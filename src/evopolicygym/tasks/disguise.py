@@ -57,7 +57,7 @@ class DisguisedSpace:
         order = draws.shuffled(range(len(spaces)))
         self._names = [f"x{order.index(number)}" for number in range(len(spaces))]
         self._is_single = len(spaces) == 1
-        named = {f"x{place}": spaces[number] for place, number in enumerate(order)}
+        named = {f"x{position}": spaces[number] for position, number in enumerate(order)}
         self._order = list(named)
         self.space = spaces[0] if self._is_single else {"type": "Dict", "spaces": named}
 

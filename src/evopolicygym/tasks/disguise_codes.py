@@ -170,25 +170,25 @@ class Codes:
         self._constants = [draws.below(n) for n in added]
         self._order = draws.shuffled(range(len(counts) + len(added)))
         shown = [*(table.shown for table in self._tables), *added]
-        sizes = [shown[place] for place in self._order]
+        sizes = [shown[index] for index in self._order]
         if self._is_single:
             self.spaces = [{"type": "Discrete", "n": sizes[0], "start": 0, "dtype": leaf["dtype"]}]
         else:
             shape = {"type": "MultiDiscrete", "shape": [len(sizes)], "dtype": leaf["dtype"]}
             self.spaces = [shape | {"nvec": sizes, "start": [0] * len(sizes)}]
-        self._places = np.argsort(np.array(self._order))[: len(counts)].tolist()
+        self._positions = np.argsort(np.array(self._order))[: len(counts)].tolist()
 
     def show(self, own: list[Any]) -> list[Any]:
         if self._is_single:
             return [self._tables[0].show(int(own[0]))]
         codes = fitting(own[0], self._dtype, self._shape).ravel().tolist()
         values = [*(table.show(code) for table, code in zip(self._tables, codes, strict=True)), *self._constants]
-        return [np.array([values[place] for place in self._order], self._dtype)]
+        return [np.array([values[index] for index in self._order], self._dtype)]
 
     def read(self, shown: list[Any]) -> list[Any]:
         if self._is_single:
             return [self._tables[0].read(int(shown[0]))]
-        codes = [table.read(int(shown[0][place])) for table, place in zip(self._tables, self._places, strict=True)]
+        codes = [table.read(int(shown[0][index])) for table, index in zip(self._tables, self._positions, strict=True)]
         return [np.array(codes, self._dtype).reshape(self._shape)]
 
 

@@ -46,7 +46,7 @@ class Draws:
 
     def shuffled(self, items: Sequence[T]) -> list[T]:
         order = np.argsort(np.frombuffer(self._stream(8 * len(items)), "<u8"), kind="stable")
-        return [items[place] for place in order]
+        return [items[index] for index in order]
 
     def bit(self) -> bool:
         return self.below(2) == 1
@@ -87,13 +87,13 @@ class Numbers:
             exponents = exponents[:1] * len(order)
         self._template = np.array([0] * size + constants, self._dtype)
         noisy = [size + n for n, kind in enumerate(kinds) if kind == "noise"]
-        self._noise = [(place, draws.below(2**32) | 1, _span(limits[place])) for place in noisy]
+        self._noise = [(index, draws.below(2**32) | 1, _span(limits[index])) for index in noisy]
         self._salt = draws.below(2**32)
-        self._from = np.array([sources[place] for place in order], np.intp)
-        self._places = np.argsort(np.array(order))[:size]
+        self._from = np.array([sources[index] for index in order], np.intp)
+        self._positions = np.argsort(np.array(order))[:size]
         flips = np.array(draws.many_below(2, len(order)), bool)
-        self._values = ValueMap(self._dtype, [limits[place] for place in order], flips, exponents, exact=for_action)
-        self._back = self._values.at(self._places)
+        self._values = ValueMap(self._dtype, [limits[index] for index in order], flips, exponents, exact=for_action)
+        self._back = self._values.at(self._positions)
         self._pieces = [slice(None)] if for_action else _pieces(draws, len(order))
         kind = "MultiBinary" if leaves[0]["type"] == "MultiBinary" else "Box"
         self.spaces = [self._values.space(kind, np.arange(len(order))[piece]) for piece in self._pieces]
@@ -105,14 +105,14 @@ class Numbers:
             source[start : start + array.size] = array.ravel()
         if self._noise:
             seen = crc32(source.tobytes(), self._salt)
-            for place, odd, span in self._noise:
-                source[place] = (((seen * odd) % 2**32 >> 8) / 2.0**23 - 1.0) * span
+            for index, odd, span in self._noise:
+                source[index] = (((seen * odd) % 2**32 >> 8) / 2.0**23 - 1.0) * span
         shown = self._values.show(source[self._from])
         return [shown[piece] for piece in self._pieces]
 
     def read(self, shown: list[Any]) -> list[Any]:
         joined = np.concatenate([np.asarray(piece, self._dtype).ravel() for piece in shown])
-        flat = self._back.read(joined[self._places])
+        flat = self._back.read(joined[self._positions])
         parts = zip(self._starts[:-1], self._starts[1:], self._shapes, strict=True)
         return [flat[start:end].reshape(shape) for start, end, shape in parts]
 
@@ -136,10 +136,10 @@ class ValueMap:
             sums = [(int(low) + int(high)) % 2 ** (8 * dtype.itemsize) for low, high in limits]
             self._sums = np.array(sums, self._unsigned)
 
-    def at(self, places: Array) -> ValueMap:
+    def at(self, indices: Array) -> ValueMap:
         """Return the map of some of the entries."""
-        limits, exponents = ([values[place] for place in places] for values in (self._limits, self._exponents))
-        return ValueMap(self._dtype, limits, self._flips[places], exponents, self._exact)
+        limits, exponents = ([values[index] for index in indices] for values in (self._limits, self._exponents))
+        return ValueMap(self._dtype, limits, self._flips[indices], exponents, self._exact)
 
     def show(self, values: Array) -> Array:
         return values * self._factor if self._is_float else self._reflected(values)
@@ -151,12 +151,12 @@ class ValueMap:
         bits = values.view(self._unsigned)
         return np.where(self._flips, self._sums - bits, bits).view(self._dtype)
 
-    def space(self, kind: str, places: Array) -> Leaf:
-        """Return the space of the shown entries at some places."""
-        shape = {"type": kind, "shape": [len(places)], "dtype": str(self._dtype)}
+    def space(self, kind: str, indices: Array) -> Leaf:
+        """Return the space of the shown entries with these indices."""
+        shape = {"type": kind, "shape": [len(indices)], "dtype": str(self._dtype)}
         if kind == "MultiBinary":
-            return shape | {"n": len(places)}
-        shown = [self._shown_limits(place) for place in places]
+            return shape | {"n": len(indices)}
+        shown = [self._shown_limits(index) for index in indices]
         return shape | {"low": compact([low for low, _ in shown]), "high": compact([high for _, high in shown])}
 
     def bounds(self) -> tuple[Any, Any]:
@@ -164,15 +164,15 @@ class ValueMap:
         lows, highs = zip(*map(self._shown_limits, range(len(self._limits))), strict=True)
         return min(lows), max(highs)
 
-    def _shown_limits(self, place: int) -> tuple[Any, Any]:
-        low, high = self._limits[place]
+    def _shown_limits(self, index: int) -> tuple[Any, Any]:
+        low, high = self._limits[index]
         if not self._is_float:
             return int(low), int(high)
-        factor = 2.0 ** self._exponents[place]
+        factor = 2.0 ** self._exponents[index]
         if not self._exact:
             reach = _power_above((max(abs(low), abs(high)) or 1.0) * factor, self._dtype)
             return -reach, reach
-        return (-high * factor, -low * factor) if self._flips[place] else (low * factor, high * factor)
+        return (-high * factor, -low * factor) if self._flips[index] else (low * factor, high * factor)
 
 
 def fitting(value: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:

@@ -99,7 +99,7 @@ class ShiftDraw:
         while True:
             keys = [self.digest(f"{attempt}|{entry}") for entry in range(size)]
             order = sorted(range(size), key=keys.__getitem__)
-            if all(entry != place for place, entry in enumerate(order)):
+            if all(entry != position for position, entry in enumerate(order)):
                 return order
             attempt += 1
 

@@ -38,21 +38,21 @@ def change_rules(env: Any, key_order: list[int] | None, toggles: int, layout: in
     """Change a new level, and return its first observation. ``key_order`` maps colours of doors to those of their keys;
     the keys in the level are coloured so that each still opens its door."""
     colours = dict(zip(COLOURS, (COLOURS[i] for i in key_order or range(len(COLOURS))), strict=True))
-    for thing in _things(env):
-        if isinstance(thing, Key):
-            thing.color = colours[thing.color]
-        elif isinstance(thing, Door):
-            thing.__class__ = ShiftedDoor
-            vars(thing).update(key_colour=colours[thing.color], toggles=toggles, toggled=0)
+    for item in _items(env):
+        if isinstance(item, Key):
+            item.color = colours[item.color]
+        elif isinstance(item, Door):
+            item.__class__ = ShiftedDoor
+            vars(item).update(key_colour=colours[item.color], toggles=toggles, toggled=0)
     _lay_out(env, bool(layout & 1), bool(layout & 2))
     return env.gen_obs()
 
 
-def _things(env: Any) -> Iterator[Any]:
-    for thing in env.grid.grid:
-        while thing is not None:
-            yield thing
-            thing = thing.contains if isinstance(thing, Box) else None
+def _items(env: Any) -> Iterator[Any]:
+    for item in env.grid.grid:
+        while item is not None:
+            yield item
+            item = item.contains if isinstance(item, Box) else None
 
 
 def _lay_out(env: Any, flip_x: bool, flip_y: bool) -> None:
@@ -64,10 +64,10 @@ def _lay_out(env: Any, flip_x: bool, flip_y: bool) -> None:
 
     for x in range(old.width):
         for y in range(old.height):
-            thing = old.get(x, y)
-            grid.set(*moved(x, y), thing)
-            if thing is not None and thing.cur_pos is not None:
-                thing.init_pos = thing.cur_pos = moved(x, y)
+            item = old.get(x, y)
+            grid.set(*moved(x, y), item)
+            if item is not None and item.cur_pos is not None:
+                item.init_pos = item.cur_pos = moved(x, y)
     env.grid = grid
     env.agent_pos = type(env.agent_pos)(moved(int(env.agent_pos[0]), int(env.agent_pos[1])))
     direction = int(env.agent_dir)

@@ -43,11 +43,11 @@ class ShiftedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().__init__(env)
         self._shift, self._key = task.shift, task.view.key
         self._originals = [
-            (parameter.name, number, place, place.copy())
+            (parameter.name, number, target, target.copy())
             for parameter in task.shift
             if parameter.kind is ShiftKind.ATTRIBUTE and not parameter.after_reset
             for number, path in enumerate(parameter.paths)
-            for place in find_places(env.unwrapped, path)
+            for target in find_values(env.unwrapped, path)
         ]
         self._actions: list[Change] = []
         self._observations: list[Change] = []
@@ -61,8 +61,8 @@ class ShiftedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         for draw in draws.values():
             if draw.parameter.kind is ShiftKind.ATTRIBUTE and draw.parameter.after_reset:
                 for number, path in enumerate(draw.parameter.paths):
-                    for place in find_places(self.env.unwrapped, path):
-                        _change(place, place.copy(), draw, number)
+                    for target in find_values(self.env.unwrapped, path):
+                        _change(target, target.copy(), draw, number)
         if any(parameter.kind in OF_MINIGRID for parameter in self._shift):
             observation = self._change_minigrid(draws)
         return self._observe(observation), info
@@ -98,10 +98,10 @@ class ShiftedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         return draws
 
     def _change_before_reset(self, draws: dict[str, ShiftDraw]) -> None:
-        for _, _, place, original in self._originals:
-            place.write(original, lambda value, _entry: value)
-        for name, number, place, _ in self._originals:
-            _change(place, place.copy(), draws[name], number)
+        for _, _, target, original in self._originals:
+            target.write(original, lambda value, _entry: value)
+        for name, number, target, _ in self._originals:
+            _change(target, target.copy(), draws[name], number)
         model = getattr(self.unwrapped, "model", None)
         if self._originals and type(model).__name__ == "MjModel":
             import mujoco
@@ -122,15 +122,15 @@ class ShiftedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         )
 
 
-def _change(place: Place, original: Any, draw: ShiftDraw, number: int) -> None:
-    """Change the value at a place, which the path with this number names."""
+def _change(target: EnvValue, original: Any, draw: ShiftDraw, number: int) -> None:
+    """Change a value that the path with this number names."""
     by = draw.parameter.by
 
     def changed(value: Any, entry: int) -> Any:
         drawn = draw.number(entry, number)
         return value * drawn if by == "factor" else value + drawn if by == "added" else drawn
 
-    place.write(original, changed)
+    target.write(original, changed)
 
 
 def _action_change(draw: ShiftDraw, space: Any) -> Change | None:
@@ -156,14 +156,14 @@ def _action_change(draw: ShiftDraw, space: Any) -> Change | None:
 def _reordered(draw: ShiftDraw, space: Any) -> Change:
     index = parse_index(draw.parameter.entries)
     if isinstance(space, gymnasium.spaces.Discrete):
-        places = np.arange(int(space.n))
-        places[index] = places[index][draw.order(len(places[index]))]
-        meanings, start = places.tolist(), int(space.start)
+        values = np.arange(int(space.n))
+        values[index] = values[index][draw.order(len(values[index]))]
+        meanings, start = values.tolist(), int(space.start)
         return lambda action: start + meanings[int(action) - start]
     if isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1:
-        places = np.arange(space.shape[0])
-        places[index] = places[index][draw.order(len(places[index]))]
-        return lambda action: np.asarray(action)[places]
+        values = np.arange(space.shape[0])
+        values[index] = values[index][draw.order(len(values[index]))]
+        return lambda action: np.asarray(action)[values]
     raise ValueError(f"shift {draw.parameter.name}: the kind action_order needs a Discrete or a flat Box action space")
 
 
@@ -225,7 +225,7 @@ def _noise(index: Any, spread: float, random: np.random.Generator, space: Any) -
 
 
 @dataclass
-class Place:
+class EnvValue:
     """A value in an environment that can be read and replaced."""
 
     holder: Any
@@ -276,14 +276,14 @@ def _one_index(text: str) -> int | slice:
     return slice(*(int(end) if end.strip() else None for end in text.split(":")))
 
 
-def find_places(env: Any, path: str) -> list[Place]:
-    """Return the places that a path names, starting from ``env``; an index with a colon into a list names several.
+def find_values(env: Any, path: str) -> list[EnvValue]:
+    """Return the values that a path names, starting from ``env``; an index with a colon into a list names several.
 
     Raises:
         ValueError: There is no such attribute.
     """
     holders, parts = [env], SPLIT.split(path)
-    places: list[Place] = []
+    values: list[EnvValue] = []
     for number, part in enumerate(parts):
         match = PART.fullmatch(part)
         if match is None:
@@ -291,23 +291,23 @@ def find_places(env: Any, path: str) -> list[Place]:
         name, argument, index = match[1], match[2], parse_index(match[3] or "")
         try:
             if number == len(parts) - 1:
-                places = [Place(holder, name, index) for holder in holders]
-                for place in places:
-                    place.read()
+                values = [EnvValue(holder, name, index) for holder in holders]
+                for target in values:
+                    target.read()
             else:
-                holders = [thing for holder in holders for thing in _below(holder, name, argument, index)]
+                holders = [child for holder in holders for child in _below(holder, name, argument, index)]
         except (AttributeError, KeyError, IndexError, TypeError) as error:
             raise ValueError(f"the environment has no {path!r}: {error}") from error
-    return places
+    return values
 
 
 def _below(holder: Any, name: str, argument: str | None, index: Index) -> Iterator[Any]:
-    thing = Place(holder, name, ()).read()
+    child = EnvValue(holder, name, ()).read()
     if argument is not None:
-        thing = thing(argument)
+        child = child(argument)
     if not index:
-        yield thing
+        yield child
     elif isinstance(index[0], slice):
-        yield from thing[index[0]]
+        yield from child[index[0]]
     else:
-        yield thing[index[0]]
+        yield child[index[0]]

@@ -189,12 +189,12 @@ class AgentTestbed:
         return listener.getsockname()[1] if family == socket.AF_INET else address
 
     def _answer_datagrams(self) -> int:
-        one = socket.socket(type=socket.SOCK_DGRAM)
-        one.bind(("127.0.0.1", 0))
-        threading.Thread(target=_answer, args=(one, self.canary.encode()), daemon=True).start()
-        self.stack.callback(one.close)
-        self.stack.callback(_shut, one)
-        return int(one.getsockname()[1])
+        listener = socket.socket(type=socket.SOCK_DGRAM)
+        listener.bind(("127.0.0.1", 0))
+        threading.Thread(target=_answer, args=(listener, self.canary.encode()), daemon=True).start()
+        self.stack.callback(listener.close)
+        self.stack.callback(_shut, listener)
+        return int(listener.getsockname()[1])
 
     @contextmanager
     def _judge(self) -> Iterator[int]:
@@ -202,11 +202,11 @@ class AgentTestbed:
         command = [sys.executable, "-I", "-c", VICTIM, "evopolicygym-victim"]
         with subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={"SECRET": self.canary}
-        ) as one:
-            assert one.stdout
-            one.stdout.readline()
-            yield one.pid
-            one.kill()
+        ) as process:
+            assert process.stdout
+            process.stdout.readline()
+            yield process.pid
+            process.kill()
 
 
 def _greet(listener: socket.socket, word: bytes) -> None:
@@ -219,20 +219,20 @@ def _greet(listener: socket.socket, word: bytes) -> None:
             connection.sendall(word)
 
 
-def _answer(one: socket.socket, word: bytes) -> None:
+def _answer(listener: socket.socket, word: bytes) -> None:
     while True:
         try:
-            _, sender = one.recvfrom(100)
+            _, sender = listener.recvfrom(100)
         except OSError:
             return
         if sender is None:
             return
-        one.sendto(word, sender)
+        listener.sendto(word, sender)
 
 
-def _shut(one: socket.socket) -> None:
+def _shut(listener: socket.socket) -> None:
     try:
-        one.shutdown(socket.SHUT_RDWR)
+        listener.shutdown(socket.SHUT_RDWR)
     except OSError:
         pass
 

@@ -49,15 +49,15 @@ print(json.dumps({"found": sorted(got), "works": works}))
 
 
 def main(levels: list[str]) -> None:
-    found = exposure()
+    exposed = exposure()
     policies = [probe.detail for probe in probes.probe_isolation() if probe.name.startswith("level") and not probe.ok]
-    known = {"seen": found.seen, "hidden": found.hidden_simulators, "policies": policies, "holes": runtime().holes}
-    print(json.dumps({"level": "all", **known}), flush=True)
-    told = json.dumps([planted_simulators.PLACES, planted_simulators.LIBRARY])
+    facts = {"seen": exposed.seen, "hidden": exposed.hidden_simulators, "policies": policies, "holes": runtime().holes}
+    print(json.dumps({"level": "all", **facts}), flush=True)
+    request = json.dumps([planted_simulators.PLACES, planted_simulators.LIBRARY])
     with AgentTestbed() as testbed:
         for level in levels:
             seen: dict[str, bool] = {}
-            code, text = testbed.run(["python", "-c", PROBE, told], AgentLevel(level))
+            code, text = testbed.run(["python", "-c", PROBE, request], AgentLevel(level))
             assert code == 0, text
             for name, shown in (
                 ("client", find_install_paths(Path(planted_simulators.CLIENT)).readable),

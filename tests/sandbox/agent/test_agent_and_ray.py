@@ -49,7 +49,7 @@ class RayEndpoints:
         inodes = {_socket(fd) for pid in processes for fd in Path(f"/proc/{pid}/fd").iterdir()}
         lines = [line.split() for name in ("tcp", "tcp6") for line in _table(name)]
         self.ports = sorted(
-            {int(one[1].rpartition(":")[2], 16) for one in lines if one[3] == "0A" and one[9] in inodes}
+            {int(line[1].rpartition(":")[2], 16) for line in lines if line[3] == "0A" and line[9] in inodes}
         )
         self.paths = sorted(str(path) for path in cluster.folder.rglob("*") if path.is_socket())
         self.token_file = str(cluster.token_file)
@@ -61,10 +61,10 @@ class RayEndpoints:
 
 def _socket(fd: Path) -> str:
     try:
-        found = re.match(r"socket:\[(\d+)\]", os.readlink(fd))
+        reached = re.match(r"socket:\[(\d+)\]", os.readlink(fd))
     except OSError:
         return ""
-    return found[1] if found else ""
+    return reached[1] if reached else ""
 
 
 def _table(name: str) -> list[str]:
@@ -79,9 +79,9 @@ def endpoints() -> Iterator[RayEndpoints]:
 
 def test_every_endpoint_is_reached_from_outside_the_sandbox(endpoints):
     text = subprocess.run([sys.executable, "-c", TRY_EVERYTHING, endpoints.as_json()], capture_output=True).stdout
-    found = json.loads(text)
-    assert found[endpoints.address] and found["token"] and all(found[path] for path in endpoints.paths)
-    assert sum(found.values()) > len(endpoints.ports)
+    reached = json.loads(text)
+    assert reached[endpoints.address] and reached["token"] and all(reached[path] for path in endpoints.paths)
+    assert sum(reached.values()) > len(endpoints.ports)
 
 
 @pytest.mark.parametrize("network", [NetworkAccess.ALLOWED, NetworkAccess.OPEN])

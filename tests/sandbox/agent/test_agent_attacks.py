@@ -78,13 +78,13 @@ class TestAsAnOrdinaryUser:
 
     @pytest.mark.parametrize(("level", "more"), [("B@5", set()), ("B@2", NEEDS_PORT_RULES)])
     def test_at_level_b_old_kernels_leave_more(self, level, more):
-        known = HELD_BY_NAMESPACES_ONLY | HELD_BY_A_USER_OF_ITS_OWN | NEEDS_SIGNAL_SCOPE
-        assert breaches(self.outcomes(level)) == known | more
+        exempt = HELD_BY_NAMESPACES_ONLY | HELD_BY_A_USER_OF_ITS_OWN | NEEDS_SIGNAL_SCOPE
+        assert breaches(self.outcomes(level)) == exempt | more
 
 
 def test_residues_name_what_a_level_does_not_stop():
-    said = " ".join(residues(AgentLevel.B, NetworkAccess.ALLOWED, abi=2, own_user=False))
+    text = " ".join(residues(AgentLevel.B, NetworkAccess.ALLOWED, abi=2, own_user=False))
     for word in ("stat", "mode", "signalled", "TCP port"):
-        assert word in said
+        assert word in text
     assert "signalled" not in " ".join(residues(AgentLevel.B, NetworkAccess.ALLOWED, abi=7, own_user=False))
     assert "off-budget" in residues(AgentLevel.A, NetworkAccess.OPEN, abi=7, own_user=True)[0]

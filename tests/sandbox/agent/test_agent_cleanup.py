@@ -56,8 +56,8 @@ while True:
 
 @pytest.fixture(scope="module")
 def testbed():
-    with AgentTestbed() as one:
-        yield one
+    with AgentTestbed() as opened:
+        yield opened
 
 
 @pytest.fixture
@@ -68,14 +68,14 @@ def mark(testbed):
 
 def marked(mark: str) -> list[int]:
     """Return the processes of the agent, found by an argument that they all have."""
-    found = []
+    pids = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "cmdline").read_bytes():
-                found.append(int(folder.name))
+                pids.append(int(folder.name))
         except OSError:
             continue
-    return found
+    return pids
 
 
 @pytest.mark.parametrize("level", LEVELS)

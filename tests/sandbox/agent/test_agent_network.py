@@ -63,8 +63,8 @@ print(back == data)
 
 @pytest.fixture(scope="module")
 def testbed():
-    with AgentTestbed() as one:
-        yield one
+    with AgentTestbed() as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("level", CONFINED)
@@ -139,8 +139,8 @@ def test_a_simulator_cannot_be_downloaded(testbed, level, tmp_path):
         (testbed.workspace / "lib").mkdir(exist_ok=True)
         link = testbed.workspace / "lib" / "pip"
         link.is_symlink() or link.symlink_to(pip)
-        told = {"PYTHONPATH": str(testbed.workspace / "lib")}
-        code, text = testbed.shell(command, level, readable=(pip,), environment=told)
+        environment = {"PYTHONPATH": str(testbed.workspace / "lib")}
+        code, text = testbed.shell(command, level, readable=(pip,), environment=environment)
         index.shutdown()
     assert (code == 0) == (level is AgentLevel.NONE), text
     assert (testbed.workspace / "got" / wheel.name).exists() == (level is AgentLevel.NONE)

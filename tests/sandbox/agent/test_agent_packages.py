@@ -50,29 +50,29 @@ class TestPlantedInTheUsualPlaces:
 
     @pytest.mark.parametrize("level", CONFINED)
     def test_no_simulator_is_found_in_the_sandbox(self, user, level):
-        found = seen_by(user)[level]
-        assert found["found"] == [] and found["works"]
+        visible = seen_by(user)[level]
+        assert visible["found"] == [] and visible["works"]
 
     @pytest.mark.parametrize("level", CONFINED)
     def test_a_client_sees_its_own_packages_and_others_do_not(self, user, level):
-        found = seen_by(user)[level]
-        assert found["client"] and not found["others"]
+        visible = seen_by(user)[level]
+        assert visible["client"] and not visible["others"]
 
     def test_the_judge_knows_what_it_hides(self, user):
-        known = seen_by(user)["all"]
-        assert known["seen"] == []
+        facts = seen_by(user)["all"]
+        assert facts["seen"] == []
         closed = "/opt", "/home"  # of which agents see nothing anyway
         by_name = {f"{folder}/{name}" for folder, name in planted_simulators.PACKAGES.items() if name != "pendulums"}
         expected = {path for path in by_name if not path.startswith(closed)} | {
             *planted_simulators.ARCHIVES,
             planted_simulators.LIBRARY,
         }
-        assert set(known["hidden"]) >= expected
+        assert set(facts["hidden"]) >= expected
 
     def test_policies_are_played_without_them(self, user):
-        known = seen_by(user)["all"]
-        assert known["policies"] == []  # no level fails
-        assert set(known["holes"]) >= set(planted_simulators.AMONG_SYSTEM_LIBRARIES)
+        facts = seen_by(user)["all"]
+        assert facts["policies"] == []  # no level fails
+        assert set(facts["holes"]) >= set(planted_simulators.AMONG_SYSTEM_LIBRARIES)
 
 
 def plant(folder: Path, module: str = "gymnasium") -> Path:
@@ -146,10 +146,10 @@ def test_a_simulator_in_the_environment_of_a_client_is_recorded(tmp_path):
     simulator = plant(environment / "lib/python3.11/site-packages")
     scan_packages.cache_clear()
     simulators_beneath.cache_clear()
-    found = exposure(clean.readable)
-    assert found.seen == (str(simulator),)
-    (said,) = found.residues()
-    assert "off-budget" in said and "gymnasium" in said and str(tmp_path) not in said
+    visible = exposure(clean.readable)
+    assert visible.seen == (str(simulator),)
+    (residue,) = visible.residues()
+    assert "off-budget" in residue and "gymnasium" in residue and str(tmp_path) not in residue
 
 
 def serve_canary(address: tuple[str, int]) -> socket.socket:
@@ -178,6 +178,6 @@ def test_the_record_says_whether_the_port_is_reached_at_other_addresses(level, n
         text = testbed.run(["python", "-c", source], level, network=network)[1]
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
-    said = any("at any address" in one for one in residues(level, network, abi=7, own_user=True))
-    assert ("CANARY" in text) is said is (level is AgentLevel.B)
-    assert not any("at any address" in one for one in residues(level, NetworkAccess.OPEN, abi=7, own_user=True))
+    is_recorded = any("at any address" in residue for residue in residues(level, network, abi=7, own_user=True))
+    assert ("CANARY" in text) is is_recorded is (level is AgentLevel.B)
+    assert not any("at any address" in residue for residue in residues(level, NetworkAccess.OPEN, abi=7, own_user=True))

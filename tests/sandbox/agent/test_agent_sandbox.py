@@ -26,8 +26,8 @@ CONFINED = [AgentLevel.A, AgentLevel.B]
 
 @pytest.fixture(scope="module")
 def testbed():
-    with AgentTestbed() as one:
-        yield one
+    with AgentTestbed() as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -51,9 +51,9 @@ class TestPython:
         monkeypatch.setenv("OPENAI_API_KEY", testbed.canary)
         _, text = testbed.run(["python", "-c", "import json, os; print(json.dumps(dict(os.environ)))"], level,
                            environment={"TOLD": "yes"}, network=NetworkAccess.NONE)  # fmt: skip
-        told = json.loads(text)
-        assert set(told) - {"LC_CTYPE"} == {"TOLD", "HOME", "LANG", "PATH", "PWD", "TMPDIR"}
-        assert told["HOME"] == str(testbed.folder / "home")
+        seen = json.loads(text)
+        assert set(seen) - {"LC_CTYPE"} == {"TOLD", "HOME", "LANG", "PATH", "PWD", "TMPDIR"}
+        assert seen["HOME"] == str(testbed.folder / "home")
 
     def test_it_has_three_descriptors_a_session_and_no_terminal(self, testbed, level):
         source = """

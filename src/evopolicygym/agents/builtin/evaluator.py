@@ -73,8 +73,8 @@ class TunerPolicy:
 
 @dataclass(frozen=True)
 class RecordedEpisode:
-    """Row t of ``entries`` is the observation before step t, row t of ``controls`` the action, ``rewards[t]`` its
-    reward. ``entries`` has one more row: the last observation."""
+    """Arrays of one episode. Row t of ``entries`` is the observation before step t, row t of ``controls`` the action,
+    ``rewards[t]`` its reward. ``entries`` has one more row: the last observation."""
 
     entries: Vector
     controls: Vector

@@ -54,7 +54,7 @@ def _at(function: SourceFunction, node: ast.AST) -> Evidence:
 
 
 def _perception(flow: ValueFlow) -> Iterator[Evidence]:
-    """Things are found in an image, a grid or a table: by position, by a mask, or row by row."""
+    """Yield where objects are found in an image, a grid or a table: by position, by a mask, or row by row."""
     for function, node in nodes_in_steps(flow):
         match node:
             case ast.Subscript(value=value, slice=ast.Tuple(elts=[_, _, *_])) if _has(flow, value, function, Label.RAW):
@@ -76,7 +76,7 @@ def _is_part_of(node: ast.AST, name: str) -> bool:
 
 
 def _memory(flow: ValueFlow) -> Iterator[Evidence]:
-    """An attribute is written in one step and read in a later one."""
+    """Yield where an attribute is written in one step and read in a later one."""
     made_anew = {name for function in flow.functions if function.node.name == "act" for name in _set_first(function)}
     made_anew -= {
         name
@@ -117,12 +117,12 @@ def _is_random(flow: ValueFlow, name: str) -> bool:
 
 
 def _search(flow: ValueFlow) -> Iterator[Evidence]:
-    """Futures are compared: a frontier is expanded, or candidates are rolled out by a model and one is chosen."""
+    """Yield where futures are compared: a frontier is expanded, or candidates are rolled out by a model."""
     yield from (_at(function, loop) for function, loop in search_loops(flow))
 
 
 def _state_estimation(flow: ValueFlow) -> Iterator[Evidence]:
-    """A quantity that is not observed is inferred over steps: a difference, a filter, a map or a position."""
+    """Yield where something unobserved is inferred over steps: a difference, a filter, a map or a position."""
     returned = _returned_attributes(flow)
     for function, node in nodes_in_steps(flow):
         match node:
@@ -181,7 +181,7 @@ def _mixes(flow: ValueFlow, function: SourceFunction, name: str, value: ast.expr
 
 
 def _feedback_control(flow: ValueFlow) -> Iterator[Evidence]:
-    """A gain multiplies an error, or several gains multiply what was observed."""
+    """Yield where a gain multiplies an error, or several gains multiply what was observed."""
     models = model_nodes(flow)
     for function, node in nodes_in_steps(flow):
         if id(node) in models or not isinstance(node, ast.BinOp):
@@ -220,7 +220,7 @@ def _observed_products(flow: ValueFlow, function: SourceFunction, node: ast.expr
 
 
 def _lookup_table(flow: ValueFlow) -> Iterator[Evidence]:
-    """An entry of a fixed table is taken by what was observed, or by the step."""
+    """Yield where an entry of a fixed table is taken by what was observed, or by the step."""
     models = model_nodes(flow)
     for function, node in nodes_in_steps(flow):
         match node:
@@ -269,7 +269,7 @@ def _are_directions(value: ast.expr) -> bool:
 
 
 def _learned_weights(flow: ValueFlow) -> Iterator[Evidence]:
-    """Something observed is multiplied by an array of many numbers, or by one from a file."""
+    """Yield where something observed is multiplied by an array of many numbers, or by one from a file."""
     for function, node in nodes_in_steps(flow):
         if not is_matrix_product(node):
             continue

@@ -26,7 +26,7 @@ from evopolicygym.analysis.stats.estimates import ONE_RUN, Estimate, Interval, N
 from evopolicygym.analysis.stats.first_place import SEED, first_over_tasks
 from evopolicygym.analysis.stats.improvement import improvement_over_tasks
 from evopolicygym.analysis.stats.measured import FAMILY, Coverage, coverage
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 from evopolicygym.analysis.stats.pooled import (
     estimate_interquartile_mean,
     estimate_optimality_gap,
@@ -268,8 +268,8 @@ class _CompleteEntrants:
     def _interval_estimate(self, i: int) -> Interval | None:
         """Return the interval over runs and cases, within the scale; None where a task has one run, and where nothing
         varied."""
-        known = self.estimates[i].varies and not self.has_one_run(self.labels[i])
-        return _clipped(self.estimates[i].interval(), self._bounds) if known else None
+        has_interval = self.estimates[i].varies and not self.has_one_run(self.labels[i])
+        return _clipped(self.estimates[i].interval(), self._bounds) if has_interval else None
 
     @property
     def _bounds(self) -> Bounds:
@@ -311,8 +311,8 @@ def _clipped(interval: Interval | None, bounds: Bounds) -> Interval | None:
 
 
 def _rank_number(scores: Sequence[float | None]) -> Number | None:
-    known = [score for score in scores if score is not None]
-    return bounded_mean(known) if len(known) == len(scores) else None
+    defined = [score for score in scores if score is not None]
+    return bounded_mean(defined) if len(defined) == len(scores) else None
 
 
 def _counted(entry: TaskEntry, scale: Scale) -> Matrix:

@@ -107,11 +107,11 @@ def cost_rows(played: Mapping[str, RunsByTask], scores: Scores) -> list[CostRow]
     tasks = list(next(iter(scores.values()))[1]) if scores else []
     ranked = {label: {task: played[label][task] for task in tasks} for label in played if label in scores}
     dollars = {label: _dollars(runs) for label, runs in ranked.items()}
-    known = [label for label in ranked if dollars[label] is not None]
-    costs = {label: [mean(_amounts(runs, DOLLARS)) for runs in ranked[label].values()] for label in known}
-    points = {label: (mean(costs[label]), scores[label][0].value) for label in known}
-    fronts = pareto_front([[*scores[label][1].values()] for label in known], [costs[label] for label in known])
-    front, best, marks = dict(zip(known, fronts, strict=True)), pareto(points), _marks(ranked)
+    priced = [label for label in ranked if dollars[label] is not None]
+    costs = {label: [mean(_amounts(runs, DOLLARS)) for runs in ranked[label].values()] for label in priced}
+    points = {label: (mean(costs[label]), scores[label][0].value) for label in priced}
+    fronts = pareto_front([[*scores[label][1].values()] for label in priced], [costs[label] for label in priced])
+    front, best, marks = dict(zip(priced, fronts, strict=True)), pareto(points), _marks(ranked)
     return [
         CostRow(
             entrant=label,
@@ -121,8 +121,8 @@ def cost_rows(played: Mapping[str, RunsByTask], scores: Scores) -> list[CostRow]
             dollars=dollars.get(label),
             score=_score(scores, label),
             score_per_dollar=_per_dollar(_score(scores, label), dollars.get(label), ranked.get(label, {})),
-            pareto=label in best if label in known else None,
-            front=front.get(label) if len(known) > 1 else None,
+            pareto=label in best if label in priced else None,
+            front=front.get(label) if len(priced) > 1 else None,
             coverage=coverage(len(tasks), min(map(len, ranked[label].values()))) if label in ranked else None,
             at=tuple(_score_at(ranked[label], *mark) for mark in marks) if label in ranked else (),
         )
@@ -181,9 +181,9 @@ def _marks(ranked: Mapping[str, RunsByTask]) -> list[tuple[str, float]]:
     runs = [run for by_task in ranked.values() for listed in by_task.values() for run in listed]
     for unit in (DOLLARS, TOKENS):
         totals = [total for run in runs if (total := _spent(run, unit)[-1:])]
-        known = [total for (total,) in totals if total]
-        if known and len(known) == len(runs):
-            last = math.floor(2 * math.log10(max(known)) + 1e-9)
+        positive = [total for (total,) in totals if total]
+        if positive and len(positive) == len(runs):
+            last = math.floor(2 * math.log10(max(positive)) + 1e-9)
             return [(unit, _round(step)) for step in range(last - MARKS + 1, last + 1)]
     return []
 
@@ -195,9 +195,9 @@ def _round(step: int) -> float:
 
 def _score_at(runs: RunsByTask, unit: str, amount: float) -> ScoreAtCost:
     columns = [[_height_at(run, unit, amount) for run in listed] for listed in runs.values()]
-    known = [[height for height in column if height is not None] for column in columns]
-    complete = all(len(heights) == len(column) for heights, column in zip(known, columns, strict=True))
-    return ScoreAtCost(unit, amount, _mean_over_runs(known) if complete else None)
+    reached = [[height for height in column if height is not None] for column in columns]
+    complete = all(len(heights) == len(column) for heights, column in zip(reached, columns, strict=True))
+    return ScoreAtCost(unit, amount, _mean_over_runs(reached) if complete else None)
 
 
 def _height_at(run: RunRecord, unit: str, amount: float) -> float | None:

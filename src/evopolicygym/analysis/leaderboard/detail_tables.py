@@ -26,9 +26,9 @@ SHOWN: Final = (0.0, 0.25, 0.5, 0.75, 1.0)  # scores at which a profile is print
 def profile_table(name: str, profiles: Mapping[str, Sequence[Number]]) -> TextTable:
     """Return the share of runs of each entrant above some scores, from the shares above all of PROFILE."""
     columns = ("entrant", *(f"above {score:g}" for score in SHOWN))
-    places = [PROFILE.index(score) for score in SHOWN]
+    indices = [PROFILE.index(score) for score in SHOWN]
     rows = [
-        (label, *(format_with_interval(profile[place], 2) for place in places)) for label, profile in profiles.items()
+        (label, *(format_with_interval(profile[index], 2) for index in indices)) for label, profile in profiles.items()
     ]
     title = f"{name}: performance profile, share of runs above a normalised score [{LEVEL} over tasks]"
     return TextTable(title, columns, rows, optional=("above 0.25", "above 0.75"))
@@ -50,7 +50,7 @@ def variance_table(variance: Sequence[VarianceRow]) -> TextTable:
 
 def _variance_warning(variance: Sequence[VarianceRow]) -> str:
     measured = [row.coverage for row in variance if row.coverage]
-    worst = min(measured, key=lambda found: found.low, default=None)
+    worst = min(measured, key=lambda coverage: coverage.low, default=None)
     return "".join(f"; {text}" for text in coverage_warning(worst))
 
 
@@ -100,7 +100,8 @@ def cost_table(costs: Sequence[CostRow]) -> TextTable:
 
 def _cost_warning(with_interval: Iterable[CostRow]) -> str:
     measured = [row.coverage for row in with_interval if row.coverage]
-    return "".join(f"; {text}" for text in coverage_warning(min(measured, key=lambda found: found.low, default=None)))
+    worst = min(measured, key=lambda coverage: coverage.low, default=None)
+    return "".join(f"; {text}" for text in coverage_warning(worst))
 
 
 def _cost(row: CostRow) -> tuple[str, ...]:

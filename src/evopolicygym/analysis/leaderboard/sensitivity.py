@@ -49,8 +49,8 @@ class Sensitivity:
 
     def left_out_ranks(self, entrant: str) -> tuple[int, int]:
         """Return the best and the worst rank of an entrant when one task is left out."""
-        found = [order.ranks[entrant] for order in self.left_out]
-        return min(found), max(found)
+        entrant_ranks = [order.ranks[entrant] for order in self.left_out]
+        return min(entrant_ranks), max(entrant_ranks)
 
 
 def sensitivity(
@@ -108,5 +108,9 @@ def rank_scores(returns: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 def _order(choice: str, base: Mapping[str, float], other: Mapping[str, float]) -> OrderUnder:
     ordered = sorted(base, key=lambda name: -base[name])
-    swapped = [(one, two) for one, two in combinations(ordered, 2) if base[one] > base[two] and other[one] < other[two]]
+    swapped = [
+        (better, worse)
+        for better, worse in combinations(ordered, 2)
+        if base[better] > base[worse] and other[better] < other[worse]
+    ]
     return OrderUnder(choice, dict(zip(other, ranks(list(other.values())), strict=True)), tuple(swapped))

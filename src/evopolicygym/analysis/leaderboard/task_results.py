@@ -109,7 +109,7 @@ class TaskResults:
 
     @property
     def generator(self) -> np.random.Generator:
-        """Seeded by the task: other tasks change nothing here."""
+        """Return a generator seeded by the task, so that other tasks do not change its results."""
         return np.random.default_rng([SEED, zlib.crc32(self.task.encode())])
 
     @property

@@ -74,7 +74,7 @@ def differences_table(aggregate: Aggregate) -> TextTable:
     neighbours and to the first."""
     shown = aggregate.differences
     if len(shown) > MAX_DIFFERENCES:
-        order = {row.entrant: place for place, row in enumerate(aggregate.standings)}
+        order = {row.entrant: rank for rank, row in enumerate(aggregate.standings)}
         shown = tuple(pair for pair in shown if order[pair.first] == 0 or order[pair.second] == order[pair.first] + 1)
     return differences_text(aggregate.name, shown, len(aggregate.differences))
 
@@ -105,9 +105,9 @@ def other_aggregates_table(aggregate: Aggregate) -> TextTable:
 
 def _pooled_warning(aggregate: Aggregate) -> str:
     """Say how often intervals of pooled quantities held the truth, where it was too rarely."""
-    known = [row.fewest_runs for row in aggregate.standings if row.interquartile_mean.interval]
-    names = ("interquartile mean", "optimality gap") if known else ()
-    measured = {name: pooled_coverage(name.replace(" ", "_"), aggregate.tasks, min(known)) for name in names}
+    run_counts = [row.fewest_runs for row in aggregate.standings if row.interquartile_mean.interval]
+    names = ("interquartile mean", "optimality gap") if run_counts else ()
+    measured = {name: pooled_coverage(name.replace(" ", "_"), aggregate.tasks, min(run_counts)) for name in names}
     return "".join(f"; {name}: {text}" for name, rates in measured.items() for text in coverage_warning(rates))
 
 
@@ -218,8 +218,10 @@ def selection_table(board: BoardTable) -> TextTable:
 
 def _selection_warning(board: BoardTable) -> str:
     """Say how often the intervals of optimism and gap held the truth, where they did too rarely."""
-    found = [row.selection for table in board.tasks for row in table.rows if row.selection and row.selection.chosen]
-    fewest = min((selection.chosen for selection in found), default=0)
+    selections = [
+        row.selection for table in board.tasks for row in table.rows if row.selection and row.selection.chosen
+    ]
+    fewest = min((selection.chosen for selection in selections), default=0)
     tables = {"by leaving cases out": "optimism", "gap to second": "selection_gap"}
     measured = {words: measured_coverage(table, fewest) for words, table in tables.items()}
     return "".join(f"; {words}: {text}" for words, rate in measured.items() for text in coverage_warning(rate))

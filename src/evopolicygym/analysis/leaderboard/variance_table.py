@@ -20,7 +20,7 @@ from evopolicygym.analysis.leaderboard.task_results import EntryKind, TaskResult
 from evopolicygym.analysis.scores import Matrix
 from evopolicygym.analysis.stats.by_task import EntrantDifference, compare_by_task
 from evopolicygym.analysis.stats.measured import Coverage, deviation_coverage
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 from evopolicygym.analysis.stats.variance import VarianceComponents, variance_components
 from evopolicygym.run_record import RunRecord
 
@@ -141,11 +141,11 @@ def _grid(samples: Mapping[str, RunRecord]) -> Grid | None:
     for label, run in sorted(samples.items()):
         if run.agent and run.agent.model:
             labels[run.agent.name, run.agent.model].append(label)
-    cells = {pair: found[0] for pair, found in labels.items() if len(found) == 1}
-    everyone, every_model = (sorted({pair[i] for pair in cells}) for i in (0, 1))
-    by_all = [model for model in every_model if all((harness, model) in cells for harness in everyone)]
-    with_all = [harness for harness in everyone if all((harness, model) in cells for model in every_model)]
-    for harnesses, models in ((everyone, by_all), (with_all, every_model)):
+    cells = {pair: entrants[0] for pair, entrants in labels.items() if len(entrants) == 1}
+    all_harnesses, all_models = (sorted({pair[i] for pair in cells}) for i in (0, 1))
+    by_all = [model for model in all_models if all((harness, model) in cells for harness in all_harnesses)]
+    with_all = [harness for harness in all_harnesses if all((harness, model) in cells for model in all_models)]
+    for harnesses, models in ((all_harnesses, by_all), (with_all, all_models)):
         if min(len(harnesses), len(models)) > 1:
             return tuple(harnesses), tuple(models), cells
     return None
@@ -164,12 +164,12 @@ def _components(table: Matrix) -> tuple[float, float, float]:
     rest = with_task - harness_task[:, None, :] - model_task[None, :, :]
     freedom = max(tasks - 1, 1)
     square_rest = float((rest**2).sum()) / ((harnesses - 1) * (models - 1) * freedom)
-    found = [(square_both - square_rest) / tasks]
+    variances = [(square_both - square_rest) / tasks]
     for means, with_tasks, others in ((by_harness, harness_task, models), (by_model, model_task, harnesses)):
         square = tasks * others * float(means.var(ddof=1))
         square_task = others * float((with_tasks**2).sum()) / ((len(means) - 1) * freedom)
-        found.append((square - square_both - square_task + square_rest) / (tasks * others))
-    both_variance, harness_variance, model_variance = (max(value, 0.0) for value in found)
+        variances.append((square - square_both - square_task + square_rest) / (tasks * others))
+    both_variance, harness_variance, model_variance = (max(value, 0.0) for value in variances)
     return math.sqrt(harness_variance), math.sqrt(model_variance), math.sqrt(both_variance)
 
 

@@ -71,9 +71,9 @@ def deviation_coverage(tasks: int, runs: int) -> Coverage | None:
 
 
 def _worst(tables: Iterable[Coverage | None]) -> Coverage | None:
-    known = [coverage for coverage in tables if coverage]
+    rates = [coverage for coverage in tables if coverage]
     return (
-        Coverage(min(coverage.low for coverage in known), max(coverage.high for coverage in known)) if known else None
+        Coverage(min(coverage.low for coverage in rates), max(coverage.high for coverage in rates)) if rates else None
     )
 
 

@@ -13,7 +13,7 @@ from itertools import combinations
 
 from evopolicygym.analysis.stats.by_task import compare_by_task
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 
 Points = Sequence[Sequence[float]]  # one number per task, by entrant
 Signs = dict[tuple[int, int], int]  # 1: the first is surely higher, -1: lower, 0: not known

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from evopolicygym.analysis.scores import mean_if_known
 from evopolicygym.analysis.stats.estimates import CONFIDENCE_LEVEL
-from evopolicygym.analysis.stats.multiple import holm
+from evopolicygym.analysis.stats.multiple_testing import holm
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ from evopolicygym.judge.submission import BUDGET_SPENT
 from evopolicygym.printable import one_line
 from evopolicygym.suites.estimate import CostEstimate, SuiteEstimate
 from evopolicygym.suites.preflight import CheckKind, PreflightReport
-from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
-from evopolicygym.suites.totals import suite_totals
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, suite_totals
 from evopolicygym.tasks.conditions import Variant
 
 BAR: Final = 12

@@ -10,8 +10,7 @@ from typing import Final
 from evopolicygym.cli.output import print_text, stdout
 from evopolicygym.cli.progress import ProgressStatus, progress_lines
 from evopolicygym.printable import one_line
-from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
-from evopolicygym.suites.totals import SuiteTotals, suite_totals
+from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, SuiteTotals, suite_totals
 
 GAP: Final = 2
 TASK_COLUMNS: Final = 22

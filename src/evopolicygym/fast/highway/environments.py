@@ -166,7 +166,7 @@ class FastParking(ParkingEnv):  # type: ignore[misc]
         config, vehicle = self.config, self.vehicle
         frames = int(config["simulation_frequency"] // config["policy_frequency"])
         dt = 1 / config["simulation_frequency"]
-        objects = [Body(thing) for thing in self.road.objects if not (type(thing) is Landmark and thing.hit)]
+        objects = [Body(item) for item in self.road.objects if not (type(item) is Landmark and item.hit)]
         car = Car(vehicle)
         for frame in range(frames):
             if action is not None and not config["manual_control"] and self.steps % frames == 0:

@@ -6,7 +6,7 @@ that never started. Turns before a suspension do not count again when the run co
 
 Once an agent has worked, its word for such trouble is not enough: it could turn a bad run into a missing one. With the
 gateway, trouble counts in turns in which the gateway saw it; in others the client failed. Without the gateway, the run
-is suspended so that the user can mend the trouble; `finish`, the last retry of a suite, and the sixth such suspension
+is suspended so that the user can fix the cause; `finish`, the last retry of a suite, and the sixth such suspension
 without a submission in between score it as it is."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AUTHENTICATION: Final = "authentication"
 SILENCE: Final = "silence"
 NEVER_WORKED: Final = "agent_never_worked"
 IDLE_TURNS: Final = 3  # consecutive turns without a submission after which the agent counts as done
-FAILED_TURNS: Final = 3  # consecutive turns that failed for a reason that waiting may not mend
+FAILED_TURNS: Final = 3  # consecutive turns that failed for a reason that waiting may not remove
 REFUSED_KEYS: Final = 3  # consecutive turns with a refused key: a single refusal may pass
 UNSEEN_SUSPENSIONS: Final = 5  # consecutive ones, without a submission, for trouble that only the agent reports
 OUTSIDE: Final = TRANSIENT | {FailureKind.AUTHENTICATION}  # failures of provider, network and account
@@ -47,7 +47,7 @@ SUSPENDED: Final = {
     SILENCE: ("its client said nothing for too long in three turns", "Check the provider, or raise --max-silence"),
     NEVER_WORKED: (
         "no turn of the agent ever succeeded",
-        "Mend it (`evopolicygym agent check NAME` checks a client). Start a new run with an agent that you changed; "
+        "Fix it (`evopolicygym agent check NAME` checks a client). Start a new run with an agent that you changed; "
         "if its surroundings were the trouble",
     ),
 }

@@ -19,14 +19,13 @@ from evopolicygym.agents.failures import FailureKind, TurnFailure
 from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turn import Turn
 from evopolicygym.errors import UserError
-from evopolicygym.gateway import call_file
 from evopolicygym.gateway.call_limits import CallLimits
-from evopolicygym.gateway.metering import ModelMeter, TurnCalls
+from evopolicygym.gateway.metering import CALLS_FILE, ModelMeter, TurnCalls
 from evopolicygym.gateway.patience import Patience, SharedWaits
-from evopolicygym.gateway.recording import ModelRecording
-from evopolicygym.gateway.replay import ReplayUpstream, nothing_recorded
+from evopolicygym.gateway.recording.reader import ModelRecording
+from evopolicygym.gateway.recording.replay import ReplayUpstream, nothing_recorded
+from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.server import Gateway, new_token
-from evopolicygym.gateway.store import ExchangeStore
 from evopolicygym.gateway.upstream import ModelServer
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import load
@@ -127,8 +126,8 @@ def check_replay(client: Client, settings: AgentSettings) -> None:
 
 
 def _routes_of_command(client: Client, settings: AgentSettings) -> tuple[ModelRoute, ...]:
-    """A command names its keys with --agent-env. With --model-url the key belongs to that server: of two, one would
-    have to go to a server that it does not belong to, or to the agent itself."""
+    """Return the routes of a command, whose keys --agent-env names. With --model-url there may be one key, that of this
+    server: a second one would have to go to the wrong server, or to the agent itself."""
     keys = [(vendor, name) for vendor in client.vendors for name in vendor.keys if name in settings.variables]
     if settings.base_url and len(keys) > 1:
         names = " and ".join(name for _, name in keys)
@@ -213,7 +212,7 @@ def open_gateway(
 
 
 def _calls_file(paths: RunPaths) -> Path:
-    file = paths.root / call_file.NAME
+    file = paths.root / CALLS_FILE
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 

@@ -145,7 +145,7 @@ def _program(path: str) -> str:
     """Return the absolute path of a program, behind links. The Python of an environment stays a link: it finds its
     packages by the path that it is started with."""
     if not os.path.isfile(path):
-        raise UserError(f"{path} is not there", "Create it or correct the path.")
+        raise UserError(f"{path} does not exist", "Create it or correct the path.")
     if not os.access(path, os.X_OK):
         raise UserError(f"{path} is not a program", f"Make it one: chmod +x {path}")
     in_its_folder = Path(path).parent.resolve() / Path(path).name

@@ -110,7 +110,7 @@ def spending(turns: Iterable[Turned]) -> AgentSpending:
 
 
 def _tokens(usage: dict[str, Any] | None) -> float | None:
-    """Cached tokens count: they were processed. Reasoning is part of the output."""
+    """Return the tokens of a turn. Cached ones count, since they were processed; reasoning is part of the output."""
     if usage is None:
         return None
     return _total(usage[name] for name in TOKENS)
@@ -174,7 +174,8 @@ class TurnWatch:
         return TurnFailure(FailureKind.TIMEOUT, "its time was over") if is_late else None
 
     def _is_silent(self, progress: TurnProgress) -> TurnFailure | None:
-        """Neither output nor a submission: the client hangs, or waits for a provider that does."""
+        """Return the failure of a turn without output and submissions for too long: the client or its provider
+        hangs."""
         minutes = self._limits.silent_minutes
         if progress.output_bytes is None or minutes is None:
             return None
@@ -185,7 +186,8 @@ class TurnWatch:
         return TurnFailure(FailureKind.TIMEOUT, f"it said nothing for {minutes:g} minutes") if is_silent else None
 
     def _limit_is_hit(self, progress: TurnProgress) -> TurnFailure | None:
-        """Tokens and dollars, as far as the client reports them before its turn ends."""
+        """Return the failure of a turn at a limit of tokens or dollars, as far as the client reports them during the
+        turn."""
         began = time.monotonic()
         if progress.read_turn is None or not self._limits.is_metered or began < self._metered_at + self._pause_s:
             return None

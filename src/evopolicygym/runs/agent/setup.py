@@ -303,7 +303,7 @@ def _check(settings: AgentSettings) -> None:
     _check_hosts(settings.hosts)
     for path in settings.shown:
         if not path.exists():
-            raise UserError(f"{path} is not there and cannot be shown to the agent", "Create it, or leave it out.")
+            raise UserError(f"{path} does not exist and cannot be shown to the agent", "Create it, or leave it out.")
     if settings.command and settings.name != definitions.COMMAND:
         raise UserError(
             f"{settings.name} has its own program: {' '.join(settings.command)!r} would not be used",
@@ -339,7 +339,8 @@ def check_url(url: str | None) -> None:
 
 
 def _check_reachable(client: Client, settings: AgentSettings) -> None:
-    """Without the gateway the agent's proxy carries its calls, and only if they are encrypted."""
+    """Raise UserError for a model that the agent cannot reach: without the gateway its calls go through its proxy,
+    which carries https only."""
     if model_routes(client, settings):
         return
     url, is_proxied = urlsplit(settings.base_url or ""), settings.network is NetworkAccess.ALLOWED

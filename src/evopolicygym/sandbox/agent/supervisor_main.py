@@ -30,7 +30,7 @@ TERMINATE = b"T"
 
 
 class NotStarted(Exception):
-    """``kind``: LAYER if a layer of the sandbox failed, PROGRAM if the program cannot be run."""
+    """The program was not started. ``kind``: LAYER if a layer of the sandbox failed, PROGRAM if it cannot be run."""
 
     def __init__(self, kind: str, reason: str) -> None:
         super().__init__(reason)

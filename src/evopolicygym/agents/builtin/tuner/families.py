@@ -45,7 +45,7 @@ def families(spaces: Spaces, dynamics: Dynamics, random: Generator) -> list[Fami
 
 
 def noise(spaces: Spaces) -> Family:
-    """Numbers: bias of each control, logarithm of the spread."""
+    """Return random actions around a fixed one. Numbers: bias of each control, logarithm of the spread."""
     size = spaces.controls
 
     def build(numbers: Vector) -> TunerPolicy:
@@ -90,7 +90,8 @@ def _live_units(spaces: Spaces, dynamics: Dynamics) -> Vector:
 
 
 def _switch(dynamics: Dynamics, way: Vector, velocity: int) -> Family:
-    """Numbers: logarithm of the size of the push, bias, weight of each entry (the velocity first)."""
+    """Return pushes by the sign of a velocity. Numbers: logarithm of the push, bias, weights of entries (velocity
+    first)."""
     others = [int(i) for i in dynamics.moving if i != velocity][:12]
     used = np.array([velocity, *others])
 
@@ -104,7 +105,7 @@ def _switch(dynamics: Dynamics, way: Vector, velocity: int) -> Family:
 
 
 def _joints(spaces: Spaces, dynamics: Dynamics, own: Indices) -> Family:
-    """Numbers for each live control: push along with its own velocity, offset, weight."""
+    """Return pushes of each joint by its own velocity. Numbers for each live control: push, offset, weight."""
     size, units = len(own), _live_units(spaces, dynamics)
 
     def build(numbers: Vector) -> TunerPolicy:
@@ -116,7 +117,8 @@ def _joints(spaces: Spaces, dynamics: Dynamics, own: Indices) -> Family:
 
 
 def _linear(spaces: Spaces, dynamics: Dynamics, random: Generator) -> Family:
-    """Numbers: bias of each live control, then the weights of each for the entries that move."""
+    """Return linear controllers. Numbers: bias of each live control, then the weights of each for the entries that
+    move."""
     size, units = len(dynamics.live), _live_units(spaces, dynamics)
     most = max(2, LARGEST_LINEAR // size)
     used = (
@@ -143,7 +145,7 @@ def _feedback(
 
 
 def _oscillator(spaces: Spaces, dynamics: Dynamics, random: Generator) -> Family:
-    """Numbers: logarithm of the frequency, then sine, cosine and offset of each live control."""
+    """Return rhythms of one frequency. Numbers: its logarithm, then sine, cosine and offset of each live control."""
     size, units = len(dynamics.live), _live_units(spaces, dynamics)
 
     def build(numbers: Vector) -> TunerPolicy:
@@ -165,7 +167,8 @@ def _random_oscillation(size: int, random: Generator) -> Vector:
 
 
 def _reach(dynamics: Dynamics) -> Iterator[Family]:
-    """Numbers, all logarithms: damping, speed limit, then rate and gain of each control."""
+    """Yield controllers that drive an error to zero. Numbers, all logarithms: damping, speed limit, then rate and gain
+    of each control."""
     for number, jacobian in enumerate(dynamics.jacobians()):
         yield Family(f"reach-{number}", _reach_build(dynamics, jacobian), _reach_starts(jacobian), 0.4)
 

@@ -15,9 +15,9 @@ import msgspec
 
 from evopolicygym.agents.usage import Usage
 from evopolicygym.files import open_file
-from evopolicygym.gateway.chunks import Ranges, from_ranges
 from evopolicygym.gateway.exchange import Exchange, ModelApi
 from evopolicygym.gateway.frames import frames_from, read_frames
+from evopolicygym.gateway.recording.chunks import Ranges, from_ranges
 
 FILE: Final = "logs/model/exchanges.bin"
 MAX_FILE: Final = 4 << 30
@@ -194,18 +194,18 @@ class ModelRecording:
     def _joined(self, stored: StoredExchange, name: str) -> bytes:
         """Return a part of an exchange; empty, with a note, if some of it is lost."""
         chunks: list[bytes] = []
-        left = size = MAX_HTTP_HEADERS if name.endswith("headers") else MAX_BODY
+        remaining = size = MAX_HTTP_HEADERS if name.endswith("headers") else MAX_BODY
         try:
             for number in from_ranges(getattr(stored, name), size // CHUNK_COST):
                 chunks.append(self.chunks[number])
-                left -= len(chunks[-1]) + CHUNK_COST
-                if left < 0:
+                remaining -= len(chunks[-1]) + CHUNK_COST
+                if remaining < 0:
                     raise ValueError
         except (KeyError, ValueError):
-            self._joined_bytes += size - left
+            self._joined_bytes += size - remaining
             self._note(f"call {stored.number}: its {name.replace('_', ' ')} is lost")
             return b""
-        self._joined_bytes += size - left
+        self._joined_bytes += size - remaining
         return b"".join(chunks)
 
     def _headers(self, stored: StoredExchange, data: bytes) -> Mapping[str, str]:

@@ -11,10 +11,10 @@ from typing import Final
 import msgspec
 
 from evopolicygym import __version__
-from evopolicygym.gateway.chunks import ChunkIndex, cut
 from evopolicygym.gateway.exchange import Exchange
 from evopolicygym.gateway.frames import frame
-from evopolicygym.gateway.recording import FILE, ModelRecording, RecordingFacts, StoredExchange, usage_values
+from evopolicygym.gateway.recording.chunks import ChunkIndex, cut
+from evopolicygym.gateway.recording.reader import FILE, ModelRecording, RecordingFacts, StoredExchange, usage_values
 from evopolicygym.gateway.redaction import ExchangeRedactor
 
 LIMIT: Final = 2 << 30  # bytes of a recording

@@ -1,6 +1,6 @@
 """Answers calls from a recording: the same client plays the same run again, without a key and without a server.
 
-Each call is compared with the recorded ones by its content (gateway/matching.py) and gets the answer of the first equal
+Each call is compared with the recorded ones by its content (matching.py) and gets the answer of the first equal
 one that is not used yet. Errors, cut answers and latency are replayed as they were. The first call that was not
 recorded ends the replay, with a diff.
 """
@@ -20,11 +20,10 @@ from evopolicygym.errors import UserError
 from evopolicygym.gateway import apis
 from evopolicygym.gateway.bodies import decoded
 from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi, UpstreamAnswer
-from evopolicygym.gateway.masking import NOT_IN_HEADERS
-from evopolicygym.gateway.matching import CallMatcher, common_lines, difference, digest
-from evopolicygym.gateway.recording import ModelRecording, StoredExchange
-from evopolicygym.gateway.redaction import ExchangeRedactor
-from evopolicygym.gateway.rewriting import rewrite_answer
+from evopolicygym.gateway.recording.matching import CallMatcher, common_lines, difference, digest
+from evopolicygym.gateway.recording.reader import ModelRecording, StoredExchange
+from evopolicygym.gateway.recording.rewriting import rewrite_answer
+from evopolicygym.gateway.redaction import NOT_IN_HEADERS, ExchangeRedactor
 from evopolicygym.gateway.upstream import passed_on
 
 NOT_REPLAYED: Final = frozenset({"content-encoding", "content-length", "transfer-encoding", "connection", "keep-alive"})
@@ -88,7 +87,7 @@ class ReplayUpstream:
         self._recording = ModelRecording(recorded)
         # Bodies are made when they are needed: those of all calls together may be far larger than what they share.
         self._unused: dict[int, StoredExchange] = {}
-        self._places: dict[bytes, deque[int]] = {}
+        self._positions: dict[bytes, deque[int]] = {}
         self._last_answers: dict[bytes, StoredExchange] = {}
         self._matcher, self.total = CallMatcher([]), 0
         self._load(str(root.resolve()))
@@ -98,13 +97,13 @@ class ReplayUpstream:
     def _load(self, root: str) -> None:
         """Read what the recorded calls asked."""
         self._names: dict[str, str] = {}
-        for place, (stored, call) in enumerate(self._recording.entries()):
-            if place == 0:
+        for position, (stored, call) in enumerate(self._recording.entries()):
+            if position == 0:
                 recorded_root = self._recording.facts.root
                 self._matcher = CallMatcher([recorded_root, root])
                 self._names = {recorded_root: root} if recorded_root.count("/") > 1 else {}
-            self._unused[place] = stored
-            self._places.setdefault(self._digest(call), deque()).append(place)
+            self._unused[position] = stored
+            self._positions.setdefault(self._digest(call), deque()).append(position)
             self.total += call.api.is_conversation
             if self._matcher.characters_read > MAX_CHARACTERS:
                 raise UserError(f"the recording of {self._recorded} is too large to be replayed", "Replay another run.")
@@ -143,9 +142,9 @@ class ReplayUpstream:
     def _take(self, call: Exchange) -> StoredExchange | None:
         """Return the recorded answer to a call, and use it up; None if the replay has diverged."""
         key = self._digest(call)
-        places = self._places.get(key)
-        if places and self.divergence is None:
-            answer = self._last_answers[key] = self._unused.pop(places.popleft())
+        positions = self._positions.get(key)
+        if positions and self.divergence is None:
+            answer = self._last_answers[key] = self._unused.pop(positions.popleft())
             self.answered += call.api.is_conversation
             return answer
         if not call.api.is_conversation:  # lists of models and counts of tokens may be asked for at any time
@@ -204,7 +203,7 @@ class ReplayUpstream:
 
 
 def _answered_headers(recorded: Mapping[str, str]) -> dict[str, str]:
-    """Return recorded headers that may be sent: whoever made the recording could have written anything."""
+    """Return recorded headers that may be sent: the author of a recording could have written anything."""
     sent = {
         name: NOT_IN_HEADERS.sub("?", value)[:MAX_HEADER]
         for name, value in islice(recorded.items(), MAX_HEADERS)
@@ -218,7 +217,7 @@ async def _whole(body: bytes) -> AsyncIterator[bytes]:
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
-    return next((value for known, value in headers.items() if known.lower() == name), "")
+    return next((value for key, value in headers.items() if key.lower() == name), "")
 
 
 def _plain_body(request: GatewayRequest) -> bytes:
