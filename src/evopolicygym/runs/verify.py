@@ -289,8 +289,9 @@ def _record(paths: RunPaths, lines: list[tuple[LedgerLine, bytes]], hashes: list
         yield f"run.json was written at line {at}, but the ledger has {len(lines)} lines"
     derived = record.derive(fold(line for line, _ in lines[:at]), written.ledger_head)
     derived = _as_written_before(written, derived)
+    facts, expected = _comparable(written), _comparable(derived)
     for name in RunRecord.model_fields:
-        if _comparable_field(written, name) != _comparable_field(derived, name):
+        if facts[name] != expected[name]:
             yield f"{name} of run.json does not follow from the ledger"
 
 
@@ -308,8 +309,7 @@ def _as_written_before(written: RunRecord, derived: RunRecord) -> RunRecord:
     return derived
 
 
-def _comparable_field(run: RunRecord, name: str) -> Any:
-    value = run.model_dump(mode="json")[name]
-    if name == "checkpoints":
-        return [{**checkpoint, "code": None} for checkpoint in value]
-    return value
+def _comparable(run: RunRecord) -> dict[str, Any]:
+    """Return the fields of a record without code metrics. Made once: a record of a stranger may be large."""
+    facts = run.model_dump(mode="json")
+    return facts | {"checkpoints": [{**checkpoint, "code": None} for checkpoint in facts["checkpoints"]]}
