@@ -193,8 +193,13 @@ def fold(lines: Iterable[LedgerLine]) -> RunState:
     state = RunState()
     for line in lines:
         state = apply(state, line.event(), line.time, in_place)
-    lists = ("owned", "earlier_periods", "joined", "turns")
-    return replace(state, **{name: tuple(getattr(state, name)) for name in lists})
+    return replace(
+        state,
+        owned=tuple(state.owned),
+        earlier_periods=tuple(state.earlier_periods),
+        joined=tuple(state.joined),
+        turns=tuple(state.turns),
+    )
 
 
 def copied(table: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
