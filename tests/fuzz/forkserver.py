@@ -4,26 +4,35 @@ take too long. Reads what to run and writes how it ended, one JSON object a line
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import resource
 import signal
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+# What commands import when they are called.
+LAZY: Final = (
+    *("analysis.compare", "analysis.leaderboard.build", "api.report", "api.statistics", "api.tables", "api.transcript"),
+    *("cli.text.compare", "report.baseline_page", "report.page", "runs.import_runs", "runs.verify"),
+)
+PACKAGES: Final = ("encodings.unicode_escape", "jinja2", "pandas", "typer._adapters", "typer._click.decorators")
 
 
 def main() -> None:
     from evopolicygym.cli.main import _app
 
     _app()
-    from evopolicygym.analysis.leaderboard import build  # noqa: F401
-    from evopolicygym.report import (
-        report_data,  # noqa: F401
-    )
-    from evopolicygym.runs import verify  # noqa: F401
-
+    for name in (*(f"evopolicygym.{module}" for module in LAZY), *PACKAGES):
+        import_module(name)
+    threads = os.listdir("/proc/self/task")
+    assert len(threads) == 1, "a process with threads must not fork"
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy all of these pages
     print("ready", flush=True)
     for line in sys.stdin:
         print(json.dumps(run(json.loads(line))), flush=True)
@@ -42,6 +51,7 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
         "code": os.waitstatus_to_exitcode(status),
         "timed_out": timed_out,
         "seconds": round(time.monotonic() - began, 2),
+        "cpu_s": used.ru_utime + used.ru_stime,
         "mib": used.ru_maxrss >> 10,
     }
 
