@@ -8,6 +8,7 @@ import gc
 import json
 import os
 import resource
+import select
 import signal
 import sys
 import time
@@ -20,6 +21,7 @@ LAZY: Final = (
     *("analysis.compare", "analysis.leaderboard.build", "api.report", "api.statistics", "api.tables", "api.transcript"),
     *("cli.text.compare", "report.baseline_page", "report.page", "runs.import_runs", "runs.verify"),
 )
+POLL_S: Final = 0.02  # between looks at what a command announces
 PACKAGES: Final = ("encodings.unicode_escape", "jinja2", "pandas", "typer._adapters", "typer._click.decorators")
 
 
@@ -59,9 +61,13 @@ def run(job: dict[str, Any]) -> dict[str, Any]:
 def _wait(child: int, deadline: float, announced: Path | None) -> tuple[int, Any, bool]:
     """Wait for a command. One that announces that it waits is interrupted; one that hangs is killed with its group."""
     timed_out = False
+    ended = os.pidfd_open(child)
     while True:
+        remaining_s = max(0.0, deadline - time.monotonic()) if not timed_out else None
+        select.select([ended], [], [], POLL_S if announced else remaining_s)
         pid, status, used = os.wait4(child, os.WNOHANG)
         if pid:
+            os.close(ended)
             return status, used, timed_out
         if announced and announced.exists() and b'"api"' in announced.read_bytes():
             os.kill(child, signal.SIGTERM)
@@ -69,7 +75,6 @@ def _wait(child: int, deadline: float, announced: Path | None) -> tuple[int, Any
         if time.monotonic() > deadline and not timed_out:
             timed_out = True
             os.killpg(child, signal.SIGKILL)
-        time.sleep(0.005)
 
 
 def _command(job: dict[str, Any]) -> None:
