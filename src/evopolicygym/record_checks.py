@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:  # the record's module imports this one
     from evopolicygym.run_record import Result, RunRecord, TaskScale
 
+MOST_EPISODES: Final = 1_000_000  # of all submissions, ten times the largest budget: refunded ones are played again
 MOST_CASES: Final = {"validation_cases": 64, "heldout_cases": 256}  # what the splits of a task hold
 
 
@@ -70,6 +71,8 @@ def _wrong_budget(run: RunRecord) -> str | None:
     budget = run.budget
     if budget.charged < sum(made.charged for made in run.submissions if not made.refunded):
         return "its submissions were charged more than its budget says"
+    if sum(len(made.cases) for made in run.submissions) > MOST_EPISODES:
+        return f"its submissions play more than {MOST_EPISODES} episodes"
     if budget.charged + budget.remaining != budget.total:
         return "its budget is not the sum of what was charged and what is left"
     return None

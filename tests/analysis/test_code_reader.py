@@ -12,6 +12,7 @@ from evopolicygym.analysis.edits.code_reader import MAX_FAILURES, SourceReader, 
 from evopolicygym.analysis.edits.code_reader_child import read_code
 from evopolicygym.analysis.edits.kinds import EditKind, read_lines
 from evopolicygym.analysis.loading import open_run
+from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.run_record import Code
 
 HOSTILE = {
@@ -124,6 +125,6 @@ def test_files_that_a_forged_record_names_are_read_with_a_bound(tmp_path):
     for name in names:
         with (tmp_path / name).open("wb") as file:
             file.truncate(2 << 20)
-    assert read_lines(tmp_path, names) is None
-    few = read_lines(tmp_path, names[:2] * 1_000)
+    assert read_lines(tmp_path, names, WorkLimit()) is None
+    few = read_lines(tmp_path, names[:2] * 1_000, WorkLimit())
     assert few and list(few) == names[:2], "control"

@@ -8,11 +8,13 @@ import hashlib
 import json
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -34,13 +36,17 @@ class Figures:
     mutants: int = 0
     commands: int = 0
     codes: Counter[str] = field(default_factory=Counter)
+    cpu_s: Counter[str] = field(default_factory=Counter)
     slowest: tuple[float, str] = (0.0, "")
     largest: tuple[int, str] = (0, "")
 
     def __str__(self) -> str:
         ended = ", ".join(f"{name} {count}" for name, count in sorted(self.codes.items()))
         most = f"slowest {self.slowest}, largest {self.largest} MiB"
-        return f"{self.mutants} mutants, {self.commands} commands; {most}; {ended}"
+        own = resource.getrusage(resource.RUSAGE_SELF)
+        spent = {"fuzzer": own.ru_utime + own.ru_stime} | self.cpu_s
+        times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in spent.items())
+        return f"{self.mutants} mutants, {self.commands} commands; {most}; {ended}; CPU seconds: {times}"
 
 
 class Fuzzer:
@@ -48,6 +54,7 @@ class Fuzzer:
 
     def __init__(self, work: Path, bases: Sequence[tuple[Path, str]]) -> None:
         self.work, self.bases, self.figures = work, bases, Figures()
+        self._watched: dict[Path, tuple[str, str]] = {}  # stamp and content of folders that must not change
         self.suite, self.outside = work / "suite", work / "outside"
         self._environment = {
             "HOME": str(work / "home"),  # packages of others write there when they are imported
@@ -77,19 +84,21 @@ class Fuzzer:
         base, task = rng.choice(self.bases)
         run = self._place(base, task)
         said = f"seed {seed}, {base.name}: {mutate(rng, run, self.outside)}"
-        before = tree(self.outside)
+        self._watch(self.outside)
+        self._watch(run)
         self.figures.mutants += 1
         problems = [f"{problem} [{said}]" for name in commands for problem in self._check(name, run, task)]
-        if tree(self.outside) != before:
+        if self._has_changed(self.outside):
             problems.append(f"something outside was touched [{said}]")
             shutil.rmtree(self.outside)
             _make_outside(self.outside, self.bases[0][0])
-        if any(CANARY in text for text in _texts(run)):
+        if any(CANARY.encode() in content for content in _contents(run)):
             problems.append(f"the canary is in the run folder now [{said}]")
         return problems
 
     def _place(self, base: Path, task: str) -> Path:
         """In a suite, beside a run that is whole."""
+        self._watched.clear()
         remove(self.suite)
         name = f"{task.replace('/', '-').replace(':', '-')}__starter__s0"
         shutil.copytree(base, run := self.suite / "runs" / name, symlinks=True)
@@ -104,11 +113,8 @@ class Fuzzer:
         for path in (out, err, page):
             path.unlink(missing_ok=True)
         remove(self.work / "cwd" / "imported")
-        before = (
-            tree(run)
-            if name in ("verify", "report", "analyze", "leaderboard", "compare", "import", "transcript", "tail")
-            else None
-        )
+        if run not in self._watched:
+            self._watch(run)
         ended = self._ask(_argv(name, run, task, page), out, err, name == "serve")
         shown = "".join(path.read_text(errors="replace") for path in (out, err, page) if path.exists())
         self._count(name, ended)
@@ -117,8 +123,24 @@ class Fuzzer:
             yield f"{name} ended with {ended}: {err.read_text(errors='replace')[-1500:]}"
         if CANARY in shown:
             yield f"{name} shows the canary"
-        if before is not None and tree(run) != before:
-            yield f"{name} has changed the run"
+        if name in READING:
+            if self._has_changed(run):
+                yield f"{name} has changed the run"
+        else:
+            del self._watched[run]
+
+    def _watch(self, folder: Path) -> None:
+        """Note what a folder holds."""
+        self._watched[folder] = (stamp(folder), tree(folder))
+
+    def _has_changed(self, folder: Path) -> bool:
+        """Return whether a folder holds anything else than at the last look. Files are read again only if their times
+        of change differ, which no program can set."""
+        before, content = self._watched[folder]
+        if stamp(folder) == before:
+            return False
+        self._watch(folder)
+        return self._watched[folder][1] != content
 
     def _ask(self, argv: list[str], out: Path, err: Path, waits: bool) -> dict[str, Any]:
         # `serve` opens a new run where none has begun, for which it may make a key; nothing else may.
@@ -135,6 +157,7 @@ class Fuzzer:
         figures = self.figures
         figures.commands += 1
         figures.codes[f"{name}:{ended['code']}"] += 1
+        figures.cpu_s[name] += ended["cpu_s"]
         figures.slowest = max(figures.slowest, (ended["seconds"], name))
         figures.largest = max(figures.largest, (ended["mib"], name))
 
@@ -170,12 +193,23 @@ def tree(root: Path) -> str:
     return whole.hexdigest()
 
 
+def stamp(root: Path) -> str:
+    """Return a hash of names, sizes and times of change: equal ones mean that nothing was written."""
+    whole = hashlib.sha256()
+    for path in _walk(root):
+        facts = os.lstat(path)
+        whole.update(
+            f"{path} {facts.st_ino} {facts.st_mode} {facts.st_size} {facts.st_ctime_ns}\n".encode("utf-8", "replace")
+        )
+    return whole.hexdigest()
+
+
 def _walk(root: Path) -> Iterator[str]:
     """Everything below, as deep as anything of ours lies."""
     for parent, folders, names in os.walk(root):
         folders.sort()
         yield from (os.path.join(parent, name) for name in sorted((*folders, *names)))
-        if os.path.relpath(parent, root).count("/") > 20:
+        if parent.count("/") - str(root).count("/") > 21:
             folders.clear()
 
 
@@ -187,10 +221,10 @@ def _content(path: str, facts: os.stat_result) -> str:
     return hashlib.sha256(Path(path).read_bytes()).hexdigest()
 
 
-def _texts(run: Path) -> Iterator[str]:
+def _contents(run: Path) -> Iterator[bytes]:
     for path in _walk(run):
         if os.path.isfile(path) and not os.path.islink(path) and os.stat(path).st_size < 16 << 20:
-            yield Path(path).read_text(errors="replace")
+            yield Path(path).read_bytes()
 
 
 def _make_outside(outside: Path, run: Path) -> None:
@@ -205,6 +239,12 @@ def _make_outside(outside: Path, run: Path) -> None:
 
 def remove(folder: Path) -> None:
     """Remove a folder, also one that is deeper than a path may be long, which no function of Python removes."""
+    if not folder.exists():
+        return
+    with suppress(OSError, RecursionError):
+        for parent, _, _ in os.walk(folder):
+            os.chmod(parent, 0o755)
+        shutil.rmtree(folder)
     if folder.exists():
         subprocess.run(["chmod", "-R", "u+rwX", str(folder)], check=False, stderr=subprocess.DEVNULL)
         subprocess.run(["rm", "-rf", str(folder)], check=True)

@@ -281,10 +281,25 @@ def recording(rng: Rng, run: Path, outside: Path) -> str:
     return f"{said}, body of {len(body)}"
 
 
+def numerous(rng: Rng, run: Path, outside: Path) -> str:
+    """Repeat a line of the ledger, or the submissions of the record, very often."""
+    number = rng.choice((300, 300, 300, 3000))
+    if rng.random() < 0.5:
+        lines = [json.loads(line) for line in _text(run / "ledger.jsonl").splitlines()]
+        at = rng.randrange(len(lines))
+        _write_chain(run, [*lines[:at], *[lines[at]] * number, *lines[at:]])
+        return f"{number} lines {lines[at]['kind']}"
+    facts = json.loads(_text(run / "run.json"))
+    made = [submission | {"charged": 0} for submission in facts["submissions"]]
+    facts["submissions"] = [made[index % len(made)] | {"number": index + 1} for index in range(number)]
+    (run / "run.json").write_text(_dump(facts))
+    return f"{number} submissions"
+
+
 KINDS: tuple[Callable[[Rng, Path, Path], str], ...] = (
     *(record_field, ledger_field, ledger_field, ledger_lines, settings, link, planted_link, other_kind),
     *(size, torn, encoding, deep_folders, transcript, checkpoint_name, record_field, record_cases),
-    *(suite_folder, recording),
+    *(suite_folder, recording, numerous),
 )
 
 
@@ -331,15 +346,16 @@ def _dump(facts: Any) -> str:
 
 
 def _write_chain(run: Path, lines: list[dict[str, Any]]) -> None:
-    previous, written = "0" * 64, b""
+    previous, written = "0" * 64, list[bytes]()
     for number, line in enumerate(lines):
         whole = {"sequence": number, "time": None, "kind": None, "data": None} | line
         for name, value in (("sequence", number), ("previous", previous)):
             if whole.get(name) not in WRITTEN and type(whole.get(name, "")) in (int, str):
                 whole[name] = value
         raw = _dump(whole).encode()
-        previous, written = hashlib.sha256(raw).hexdigest(), written + raw + b"\n"
-    (run / "ledger.jsonl").write_bytes(written)
+        previous = hashlib.sha256(raw).hexdigest()
+        written.append(raw + b"\n")
+    (run / "ledger.jsonl").write_bytes(b"".join(written))
 
 
 def _check_inside(path: Path, run: Path) -> None:

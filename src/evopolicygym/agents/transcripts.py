@@ -10,6 +10,7 @@ Token counts of single requests are not trusted: they are used only where they a
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -121,11 +122,20 @@ class TranscriptEvent:
     requests: dict[str, tuple[str, Tokens]]
 
 
-def read_transcript(run_folder: Path, turn: int) -> list[TranscriptEvent] | None:
+def transcript_bytes(run_folder: Path, turn: int) -> int:
+    """Return the size of the transcript of one turn; 0 if there is none that is read."""
+    try:
+        with open_file(run_folder, f"logs/agent/turn_{turn:03}.out", MAX_BYTES) as file:
+            return os.fstat(file.fileno()).st_size
+    except OSError:
+        return 0
+
+
+def read_transcript(run_folder: Path, turn: int, at_most: int = MAX_EVENTS) -> list[TranscriptEvent] | None:
     """Read the events of one turn (counted from 1). None: no transcript, or one without events."""
     try:
         with open_file(run_folder, f"logs/agent/turn_{turn:03}.out", MAX_BYTES) as file:
-            return list(islice(_events(file), MAX_EVENTS)) or None
+            return list(islice(_events(file), at_most)) or None
     except OSError:
         return None
 
@@ -176,13 +186,13 @@ def split_at_submissions(
     None if one of the submissions is never named.
     """
     parts: list[list[TranscriptEvent]] = [[]]
-    remaining = list(submissions)
+    found = 0
     for event in events:
         parts[-1].append(event)
-        while remaining and remaining[0] in event.submissions:
-            remaining.pop(0)
+        while found < len(submissions) and submissions[found] in event.submissions:
+            found += 1
             parts.append([])
-    return None if remaining else parts
+    return None if found < len(submissions) else parts
 
 
 def tokens_by_part(parts: Sequence[Sequence[TranscriptEvent]], kind: str, metered: int) -> list[int] | None:
@@ -220,10 +230,12 @@ def _amounts(parts: Sequence[Sequence[TranscriptEvent]], rule: RequestRule, kind
         for position, (identity, tokens) in enumerate(reported):
             made_in = index - 1 if rule.late and index and position == 0 else index
             requests.setdefault(identity or f"request {len(requests)}", (made_in, getattr(tokens, kind)))
-    sums = [
-        sum_if_known(amount for made_in, amount in requests.values() if made_in == index) for index in range(len(parts))
-    ]
-    return [amount for amount in sums if amount is not None] if requests and None not in sums else None
+    amounts = [0] * len(parts)
+    for made_in, amount in requests.values():
+        if amount is None:
+            return None
+        amounts[made_in] += amount
+    return amounts if requests else None
 
 
 def _events(file: BinaryIO) -> Iterator[TranscriptEvent]:

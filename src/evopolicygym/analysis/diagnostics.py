@@ -11,13 +11,13 @@ from evopolicygym.analysis.edits.kinds import (
     EDITS,
     CanonicalKind,
     EditKind,
+    Lines,
     Version,
     edit_size,
     read_lines,
 )
 from evopolicygym.analysis.edits.timeline import (
     EditPhase,
-    EditSizer,
     ImprovementCurve,
     TimelineEvent,
     edit_phases,
@@ -96,7 +96,8 @@ class Diagnosis:
     never validated. ``mechanisms``: of the selected code; None if unknown. ``board``: what runs must have in
     common to be counted together, as on a leaderboard. ``heldout_returns`` are those that count for the score;
     ``scale_unit`` is the length of its scale, None without. ``bounds`` (possible returns) and ``same_id`` (with which
-    runs of its task it may be counted) are not printed."""
+    runs of its task it may be counted) are not printed. ``left_out``: what a run that is too large has too much of, so
+    that a part of it was not read or compared."""
 
     summary: RunSummary
     spending: Spending
@@ -116,6 +117,7 @@ class Diagnosis:
     scale_unit: float | None
     bounds: Bounds
     same_id: SameId
+    left_out: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, with the summary's fields on top."""
@@ -130,10 +132,10 @@ def diagnose(opened: RunFolder) -> Diagnosis:
     """Compute the diagnostics of one finished run."""
     run = opened.run
     chosen = run.outcome.checkpoint if run.outcome else None
-    versions = version_facts(RunPaths(opened.folder).checkpoints, opened.code, chosen)
-    events = timeline(run, opened.code, _edit_sizer(opened), versions.canonical)
+    versions = version_facts(RunPaths(opened.folder).checkpoints, list(opened.code), chosen, opened.work)
+    events = timeline(run, opened.code, EditMeasurer(opened).measure, versions.canonical, opened.work)
     selected = opened.code.get(chosen or "")
-    efforts = effort_by_submission(run, opened.folder)
+    efforts = effort_by_submission(run, opened.folder, opened.work)
     return Diagnosis(
         summary=_summary(str(opened.folder), run),
         spending=run_spending(run, efforts),
@@ -157,6 +159,7 @@ def diagnose(opened: RunFolder) -> Diagnosis:
         scale_unit=scale.unit if (scale := scale_of(run)) else None,
         bounds=bounds_of(run),
         same_id=SameId.of(run, 1),
+        left_out=opened.work.notes,
     )
 
 
@@ -202,15 +205,29 @@ def _summary(folder: str, run: RunRecord) -> RunSummary:
     )
 
 
-def _edit_sizer(opened: RunFolder) -> EditSizer:
-    def measure(before: Version, after: Version) -> float | None:
-        """Return the size of an edit; None where the checkpoints are not stored with the run."""
+class EditMeasurer:
+    """Measures the sizes of edits: of each pair of checkpoints once, within the limits of the run."""
+
+    def __init__(self, opened: RunFolder) -> None:
+        self._opened = opened
+        self._sizes: dict[tuple[str, str], float | None] = {}
+        self._lines: dict[str, dict[str, Lines] | None] = {}  # of the last two checkpoints
+
+    def measure(self, before: Version, after: Version) -> float | None:
+        """Return the size of an edit; None where the checkpoints are not stored with the run, or too large."""
         if before.code.bundle_hash == after.code.bundle_hash:
             return 0.0
-        lines = [read_lines(opened.checkpoint(v.checkpoint), v.code.bundle) for v in (before, after)]
-        return None if lines[0] is None or lines[1] is None else edit_size(lines[0], lines[1])
+        pair = (before.checkpoint, after.checkpoint)
+        if pair not in self._sizes:
+            self._lines = {version.checkpoint: self._read(version) for version in (before, after)}
+            first, second = (self._lines[name] for name in pair)
+            self._sizes[pair] = None if first is None or second is None else edit_size(first, second, self._opened.work)
+        return self._sizes[pair]
 
-    return measure
+    def _read(self, version: Version) -> dict[str, Lines] | None:
+        if version.checkpoint in self._lines:
+            return self._lines[version.checkpoint]
+        return read_lines(self._opened.checkpoint(version.checkpoint), version.code.bundle, self._opened.work)
 
 
 def _code_sizes(codes: Sequence[Code], selected: Code | None) -> CodeSizes:

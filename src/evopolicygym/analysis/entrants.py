@@ -11,7 +11,7 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import chain, count, islice
 from pathlib import Path
 from string import ascii_lowercase
 from types import MappingProxyType
@@ -129,8 +129,9 @@ def name_entrants(authors: Iterable[RunAuthor], labels: Mapping[str, str] = NO_L
     members: dict[_Key, list[RunAuthor]] = defaultdict(list)
     for author, key in keys.items():
         members[key].append(author)
+    notes = _notes(members)
     entrants = [
-        Entrant(names[key], group[0].agent, _settings(key), sum(runs[author] for author in group), _note(key, members))
+        Entrant(names[key], group[0].agent, _settings(key), sum(runs[author] for author in group), notes[key])
         for key, group in members.items()
     ]
     return EntrantNames(tuple(sorted(entrants, key=lambda entrant: entrant.name)), by_author)
@@ -191,15 +192,26 @@ def _settings(key: _Key) -> dict[str, str]:
     return dict(settings) | ({"model": f"{served} (as served)"} if served else {})
 
 
-def _note(key: _Key, members: Iterable[_Key]) -> str:
-    """Say what tells an entrant from the others that want its name."""
-    others = [other for other in members if other[0] == key[0] and other != key]
-    if not others:
-        return ""
-    facts = [{"agent": member[1][0], **_settings(member)} for member in (key, *others)]
-    differing = [name for name in dict.fromkeys(name for each in facts for name in each)
-                 if len({each.get(name) for each in facts}) > 1]  # fmt: skip
-    return ", ".join(f"{name} {facts[0].get(name, 'default')}" for name in differing[:SHOWN])
+def _notes(keys: Iterable[_Key]) -> dict[_Key, str]:
+    """Say of each entrant what tells it from the others that want its name."""
+    alike: dict[str, list[_Key]] = defaultdict(list)
+    for key in keys:
+        alike[key[0]].append(key)
+    notes: dict[_Key, str] = {}
+    for group in alike.values():
+        facts = {key: {"agent": key[1][0], **_settings(key)} for key in group}
+        values: dict[str, list[str]] = defaultdict(list)
+        for known in facts.values():
+            for name, value in known.items():
+                values[name].append(value)
+        differing = [name for name, given in values.items() if len(given) < len(group) or len(set(given)) > 1]
+        chosen = frozenset(differing)
+        for key, known in facts.items():
+            own = [name for name in known if name in chosen]
+            others = islice((name for name in differing if name not in known), SHOWN)
+            shown = islice(chain(own, others), SHOWN)
+            notes[key] = ", ".join(f"{name} {known.get(name, 'default')}" for name in shown)
+    return notes
 
 
 def _check_labels(labels: Mapping[str, str], names: set[str]) -> None:

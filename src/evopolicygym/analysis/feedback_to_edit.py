@@ -9,10 +9,11 @@ they were chosen for being low: the other repeated cases stand beside them for c
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from fnmatch import fnmatchcase
+from fnmatch import fnmatchcase, translate
 from itertools import islice
 from typing import Any, Final
 
@@ -192,10 +193,9 @@ def opened_cases(submission: SubmissionRecord, opened: Iterable[str]) -> tuple[i
     for parts in islice((parts for parts in episodes if _is_pattern(*parts)), MAX_PATTERNS):
         if all(map(fnmatchcase, wanted, parts[:2])):
             patterns.append(parts[2])
+    matches = re.compile("|".join(map(translate, patterns))).match if patterns else lambda name: None
     cited = {
-        case
-        for number, case in enumerate(submission.cases)
-        if (name := f"ep_{number:03}") in names or any(fnmatchcase(name, pattern) for pattern in patterns)
+        case for number, case in enumerate(submission.cases) if (name := f"ep_{number:03}") in names or matches(name)
     }
     return tuple(sorted(cited))
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final, TypeVar
 
 from evopolicygym.analysis.edits.code_reader import SourceReader
 from evopolicygym.analysis.scores import unfinished_reason
+from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
 from evopolicygym.printable import one_line
@@ -191,11 +192,13 @@ def skip_unreadable(folder: Path, error: UserError) -> Skipped:
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A finished run, with the code of every checkpoint that has a validation result."""
+    """A finished run, with the code of every checkpoint that has a validation result. ``work``: limits what is read and
+    compared beside the record."""
 
     folder: Path
     run: RunRecord
     code: Mapping[str, Code]
+    work: WorkLimit = field(default_factory=WorkLimit)
 
     def checkpoint(self, name: str) -> Path:
         return RunPaths(self.folder).checkpoints / name

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.agents.transcripts import (
+    MAX_EVENTS,
     RECORDED,
     TOKEN_KINDS,
     Tokens,
@@ -28,7 +29,9 @@ from evopolicygym.agents.transcripts import (
     submission_of_file,
     sum_if_known,
     tokens_by_part,
+    transcript_bytes,
 )
+from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.gateway.conversation import ConversationStep, StepKind, read_conversation
 from evopolicygym.gateway.messages import PartKind
 from evopolicygym.gateway.recording.reader import ModelRecording
@@ -86,10 +89,11 @@ def tokens_by_turn(run: RunRecord) -> tuple[TurnTokens, ...]:
     return tuple(TurnTokens(i, _submissions_of_turn(run, i), turn_tokens(turn)) for i, turn in enumerate(run.turns, 1))
 
 
-def effort_by_submission(run: RunRecord, folder: Path) -> dict[int, SubmissionEffort]:
+def effort_by_submission(run: RunRecord, folder: Path, work: WorkLimit | None = None) -> dict[int, SubmissionEffort]:
     """Return the effort before each submission, by its number. A run served by hand has no turns, and so none."""
     recorded = recorded_events(folder)
-    turns = [_turn(run, folder, number, recorded.get(number)) for number in range(1, len(run.turns) + 1)]
+    reader = _TurnReader(run, folder, work or WorkLimit())
+    turns = [reader.read(number, recorded.get(number)) for number in range(1, len(run.turns) + 1)]
     tokens = dict(_split_tokens(turns))
     files = _files(turns)
     return {
@@ -108,12 +112,29 @@ def _submissions_of_turn(run: RunRecord, turn: int) -> tuple[int, ...]:
     return tuple(range(before + 1, run.turns[turn - 1].submissions + 1))
 
 
-def _turn(run: RunRecord, folder: Path, number: int, recorded: list[TranscriptEvent] | None) -> _Turn:
-    """Read the events of a turn from its recorded calls, or from the client's transcript."""
-    events, numbers = recorded or read_transcript(folder, number), _submissions_of_turn(run, number)
-    return _Turn(
-        turn_tokens(run.turns[number - 1]), numbers, events, split_at_submissions(events, numbers) if events else None
-    )
+class _TurnReader:
+    """Reads the turns of a run. The events of all of them are in memory together, so their number is limited, too."""
+
+    def __init__(self, run: RunRecord, folder: Path, work: WorkLimit) -> None:
+        self._run, self._folder, self._work = run, folder, work
+        self._remaining = MAX_EVENTS
+
+    def read(self, number: int, recorded: list[TranscriptEvent] | None) -> _Turn:
+        """Read the events of a turn from its recorded calls, or from the client's transcript."""
+        events, numbers = recorded or self._transcript(number), _submissions_of_turn(self._run, number)
+        parts = split_at_submissions(events, numbers) if events else None
+        return _Turn(turn_tokens(self._run.turns[number - 1]), numbers, events, parts)
+
+    def _transcript(self, number: int) -> list[TranscriptEvent] | None:
+        size = transcript_bytes(self._folder, number)
+        if not size or not self._work.read(size):
+            return None
+        if self._remaining <= 0:
+            self._work.note(f"more than {MAX_EVENTS} events of transcripts; the rest was not read")
+            return None
+        events = read_transcript(self._folder, number, self._remaining)
+        self._remaining -= len(events or ())
+        return events
 
 
 @dataclass

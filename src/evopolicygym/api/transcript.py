@@ -102,11 +102,17 @@ def _recorded(recording: Any, marks: list[SubmissionMark]) -> ModelConversation:
 
 
 def _of_client(record: RunRecord, folder: Path, marks: list[SubmissionMark]) -> ModelConversation:
-    from evopolicygym.agents.transcripts import read_client_texts
+    from dataclasses import replace
+
+    from evopolicygym.agents.transcripts import read_client_texts, transcript_bytes
+    from evopolicygym.analysis.work_limit import WorkLimit
     from evopolicygym.gateway.conversation import client_conversation
 
-    turns = [read_client_texts(folder, number) for number in range(1, len(record.turns) + 1)]
-    return client_conversation(turns, [turn.submissions for turn in record.turns], marks)
+    work, numbers = WorkLimit(), range(1, len(record.turns) + 1)
+    sizes = {number: transcript_bytes(folder, number) for number in numbers}
+    turns = [read_client_texts(folder, turn) if sizes[turn] and work.read(sizes[turn]) else None for turn in numbers]
+    conversation = client_conversation(turns, [turn.submissions for turn in record.turns], marks)
+    return replace(conversation, notes=(*conversation.notes, *work.notes))
 
 
 def _why_none(record: RunRecord) -> str:

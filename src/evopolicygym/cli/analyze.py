@@ -131,6 +131,9 @@ def _show_runs(runs: Sequence[Diagnosis]) -> None:
     marks = [mark for mark in EPISODES if any(run.learning and run.learning.at[mark] is not None for run in runs)]
     header = (*GAIN_HEADER, *(f"at {mark}" for mark in marks))
     _table(GAIN_TITLE, header, [_gain(run, marks) for run in runs], GAIN_OPTIONAL)
+    for run in runs:
+        for note in run.left_out:
+            print_text(f"{_name(run)} is too large to be analysed as a whole: it has {note}")
     print_text(_unchanged(runs))
     print_text()
     if curves := _curves(summaries, marks):

@@ -8,8 +8,9 @@ own.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import groupby, takewhile
 from typing import Final
@@ -106,8 +107,7 @@ def read_conversation(exchanges: Iterable[Exchange], submissions: Sequence[Submi
             notes.append(f"the conversation is too large; the calls after number {exchange.number} were not read")
             break
     done = reader.threads()
-    for submission in submissions:
-        place_submission(done, submission)
+    place_submissions(done, submissions)
     return ModelConversation(done, tuple(notes))
 
 
@@ -262,20 +262,38 @@ def _set_kinds(threads: Sequence[_OpenThread]) -> None:
         thread.thread.kind = ThreadKind.MAIN if thread.signature == main else others
 
 
-def place_submission(threads: Sequence[ConversationThread], submission: SubmissionMark) -> None:
-    """Put a submission behind the last step before it, in the thread that was answered last among those with tools."""
-    part = MessagePart(MessageRole.SYSTEM, PartKind.TEXT, submission.text)
-    step = ConversationStep(StepKind.SUBMISSION, submission.at, (part,), submission=submission.number)
+def place_submissions(threads: Sequence[ConversationThread], submissions: Sequence[SubmissionMark]) -> None:
+    """Put each submission behind the last step before it, in the thread that was answered last among those with tools.
+    Sorted once, not searched for each: a forged record may have very many submissions and calls."""
     candidates = [thread for thread in threads if thread.kind is not ThreadKind.SIDE] or list(threads)
-    best = max(candidates, key=lambda thread: _last_before(thread, submission.at), default=None)
-    if best is not None:
-        position = sum(1 for _ in takewhile(lambda earlier: earlier.at <= submission.at, best.steps))
-        best.steps.insert(position, step)
+    answers = sorted(
+        (step.at, -number)
+        for number, thread in enumerate(candidates)
+        for step in thread.steps
+        if step.kind is StepKind.ASSISTANT
+    )
+    waiting: dict[int, list[SubmissionMark]] = {}
+    for submission in sorted(submissions, key=lambda mark: mark.at) if candidates else ():
+        position = bisect(answers, (submission.at, 1))
+        waiting.setdefault(-answers[position - 1][1] if position else 0, []).append(submission)
+    for number, marks in waiting.items():
+        candidates[number].steps[:] = _merged(candidates[number].steps, marks)
 
 
-def _last_before(thread: ConversationThread, at: float) -> float:
-    answers = (step.at for step in thread.steps if step.kind is StepKind.ASSISTANT and step.at <= at)
-    return max(answers, default=0.0)
+def _merged(steps: Sequence[ConversationStep], marks: Sequence[SubmissionMark]) -> Iterator[ConversationStep]:
+    """Yield the steps, and each submission before the first step that is later. The marks are in order of time."""
+    placed = 0
+    for step in steps:
+        while placed < len(marks) and marks[placed].at < step.at:
+            yield _submission_step(marks[placed])
+            placed += 1
+        yield step
+    yield from map(_submission_step, marks[placed:])
+
+
+def _submission_step(mark: SubmissionMark) -> ConversationStep:
+    part = MessagePart(MessageRole.SYSTEM, PartKind.TEXT, mark.text)
+    return ConversationStep(StepKind.SUBMISSION, mark.at, (part,), submission=mark.number)
 
 
 def client_conversation(
@@ -300,9 +318,6 @@ def client_conversation(
             step_kind, role, part_kind = kinds[kind]
             thread.steps.append(ConversationStep(step_kind, 0.0, (MessagePart(role, part_kind, words),), turn))
         made = range(submissions[turn - 2] if turn > 1 else 0, submissions[turn - 1])
-        for mark in marks[made.start : made.stop]:
-            part = MessagePart(MessageRole.SYSTEM, PartKind.TEXT, mark.text)
-            step = ConversationStep(StepKind.SUBMISSION, mark.at, (part,), turn, submission=mark.number)
-            thread.steps.append(step)
+        thread.steps += [replace(_submission_step(mark), turn=turn) for mark in marks[made.start : made.stop]]
     has_words = any(step.kind is not StepKind.SUBMISSION for step in thread.steps)
     return ModelConversation((thread,) if has_words else (), tuple(notes), "client")

@@ -118,7 +118,7 @@ class Judge:
 
     def refused(self, refusal: Refusal) -> None:
         """Count a refusal. It is only a statistic: a full disk must not turn a refusal into a failure."""
-        if self.state.refused.total() < REFUSALS_KEPT:
+        if sum(self.state.refused.values()) < REFUSALS_KEPT:
             with suppress(LedgerUnwritable):
                 self.record(Refused(refusal.reason))
 

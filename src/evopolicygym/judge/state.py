@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from evopolicygym.judge.events import (
     Charged,
@@ -34,6 +33,7 @@ from evopolicygym.judge.protocol import Verdict
 
 Put = Callable[[dict[Any, Any], Any, Any], dict[Any, Any]]
 Period = tuple[datetime, datetime]
+Item = TypeVar("Item")
 
 
 class RunPhase(StrEnum):
@@ -88,17 +88,17 @@ class RunState:
 
     opened: Opened | None = None
     opened_at: datetime | None = None
-    owned: tuple[Owned, ...] = ()
+    owned: Sequence[Owned] = ()
     owned_at: datetime | None = None  # by the last owner
-    earlier_periods: tuple[Period, ...] = ()  # of the owners before
+    earlier_periods: Sequence[Period] = ()  # of the owners before
     last_line_at: datetime | None = None
-    joined: tuple[Joined, ...] = ()
+    joined: Sequence[Joined] = ()
     phase: RunPhase = RunPhase.OPEN
     submissions: dict[int, Submission] = field(default_factory=dict)
     charged: int = 0
-    refused: Counter[str] = field(default_factory=Counter)
+    refused: dict[str, int] = field(default_factory=dict)
     prompted_at: datetime | None = None
-    turns: tuple[Turned, ...] = ()
+    turns: Sequence[Turned] = ()
     suspended: Suspended | None = None  # until the agent is prompted again
     suspended_at: datetime | None = None
     turns_before: int = 0  # turns before the last suspension
@@ -125,9 +125,12 @@ class RunState:
     @property
     def periods(self) -> tuple[Period, ...]:
         """The times in which a process owned the run, each until its last line. Between them the run lay still."""
-        if self.owned_at is None or self.last_line_at is None:
-            return ()
-        return (*self.earlier_periods, (self.owned_at, self.last_line_at))
+        return (*self.earlier_periods, self.last_period) if self.last_period else ()
+
+    @property
+    def last_period(self) -> Period | None:
+        """The time of the last owner, until its last line."""
+        return (self.owned_at, self.last_line_at) if self.owned_at and self.last_line_at else None
 
     @property
     def refunds(self) -> int:
@@ -190,7 +193,13 @@ def fold(lines: Iterable[LedgerLine]) -> RunState:
     state = RunState()
     for line in lines:
         state = apply(state, line.event(), line.time, in_place)
-    return state
+    return replace(
+        state,
+        owned=tuple(state.owned),
+        earlier_periods=tuple(state.earlier_periods),
+        joined=tuple(state.joined),
+        turns=tuple(state.turns),
+    )
 
 
 def copied(table: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
@@ -204,6 +213,15 @@ def in_place(table: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
     return table
 
 
+def _appended(items: Sequence[Item], item: Item, put: Put) -> Sequence[Item]:
+    """Return the items with one more: the same list, when no one reads the old state."""
+    if put is not in_place:
+        return (*items, item)
+    listed = items if isinstance(items, list) else list(items)
+    listed.append(item)
+    return listed
+
+
 def apply(state: RunState, event: Event, time: datetime, put: Put = copied) -> RunState:
     return replace(_applied(state, event, time, put), last_line_at=time)
 
@@ -213,11 +231,13 @@ def _applied(state: RunState, event: Event, time: datetime, put: Put) -> RunStat
         case Opened():
             return replace(state, opened=event, opened_at=time)
         case Owned():
-            return replace(state, owned=(*state.owned, event), owned_at=time, earlier_periods=state.periods)
+            period = state.last_period
+            earlier = _appended(state.earlier_periods, period, put) if period else state.earlier_periods
+            return replace(state, owned=_appended(state.owned, event, put), owned_at=time, earlier_periods=earlier)
         case Joined():
-            return replace(state, joined=(*state.joined, event))
+            return replace(state, joined=_appended(state.joined, event, put))
         case Refused(reason):
-            return replace(state, refused=state.refused + Counter([reason]))
+            return replace(state, refused=put(state.refused, reason, state.refused.get(reason, 0) + 1))
         case Charged():
             return state.with_submission(Submission(event, time), put)
         case Judged(number):
@@ -227,7 +247,7 @@ def _applied(state: RunState, event: Event, time: datetime, put: Put) -> RunStat
         case Prompted():
             return replace(state, prompted_at=time, suspended=None, suspended_at=None)
         case Turned():
-            return replace(state, turns=(*state.turns, event), prompted_at=None)
+            return replace(state, turns=_appended(state.turns, event, put), prompted_at=None)
         case Suspended():
             is_idle = len(state.submissions) == state.submissions_before
             return replace(

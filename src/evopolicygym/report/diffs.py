@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import islice
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.analysis.edits.bundle import MAX_CHECKPOINT_BYTES, POLICY
+from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.files import file_digests, list_files, read_file
 from evopolicygym.report.text import short
 
@@ -19,6 +22,7 @@ MAX_BYTES: Final = 256 << 10
 MAX_FILES: Final = 4_000  # of a checkpoint
 MAX_DEPTH: Final = 16
 MATCHED_LINES: Final = 400  # difflib is at least quadratic; longer changes are not matched
+MATCH_COST: Final = 200  # comparisons of an edit size that matching a pair of lines takes as long as
 CONTEXT: Final = 3
 
 Opcode = tuple[str, int, int, int, int]
@@ -32,11 +36,13 @@ class CheckpointFile:
     path: str
     digest: str | None
 
-    def lines(self) -> list[str] | None:
+    def lines(self, work: WorkLimit) -> list[str] | None:
         """Return the lines; None when the file is too large to show, or not text."""
         try:
-            data = read_file(self.folder, self.path, MAX_BYTES)
+            data = read_file(self.folder, self.path, min(MAX_BYTES, work.bytes_left))
         except OSError:
+            data = b"\0"
+        if not work.read(len(data)):
             return None
         return None if b"\0" in data else data.decode(errors="replace").removesuffix("\n").split("\n")
 
@@ -60,44 +66,57 @@ class Diff:
     cut: bool
 
 
-def read_tree(folder: Path) -> Tree | None:
-    """Return the files of a checkpoint by path; None when the folder is missing or cannot be a checkpoint."""
+def read_tree(folder: Path, work: WorkLimit | None = None) -> Tree | None:
+    """Return the files of a checkpoint by path; None when the folder is missing, cannot be a checkpoint, or is beyond
+    the limit of the run."""
+    work = work or WorkLimit()
     try:
         names = list_files(folder.parent, folder.name, MAX_FILES, MAX_DEPTH)
     except OSError:
+        return None
+    if not work.read(_size(folder, names), len(names)):
         return None
     digests = file_digests(folder, names, MAX_CHECKPOINT_BYTES)
     return {name: CheckpointFile(folder, name, digest) for name, digest in digests.items()}
 
 
-def diff(before: Tree, after: Tree) -> Diff:
+def _size(folder: Path, names: Sequence[str]) -> int:
+    """Return how many bytes of a checkpoint are read at most."""
+    total = 0
+    for name in names:
+        with suppress(OSError):
+            total += os.lstat(folder / name).st_size
+    return min(total, MAX_CHECKPOINT_BYTES)
+
+
+def diff(before: Tree, after: Tree, work: WorkLimit | None = None) -> Diff:
     """Return the differences between two checkpoints, policy.py first."""
-    lines = list(islice(_all_lines(before, after), MAX_LINES + 1))
+    lines = list(islice(_all_lines(before, after, work or WorkLimit()), MAX_LINES + 1))
     shown = (DiffLine(line.kind, short(line.text, MAX_CHARACTERS)) for line in lines[:MAX_LINES])
     return Diff(tuple(shown), len(lines) > MAX_LINES)
 
 
-def _all_lines(before: Tree, after: Tree) -> Iterator[DiffLine]:
+def _all_lines(before: Tree, after: Tree, work: WorkLimit) -> Iterator[DiffLine]:
     """Yield all lines; policy.py comes first."""
     for path in sorted(before.keys() | after.keys(), key=lambda name: (name != POLICY, name)):
         old, new = before.get(path), after.get(path)
         if old is None or new is None or old.digest is None or old.digest != new.digest:
             yield DiffLine("head", f"--- {path if old else 'nothing'}")
             yield DiffLine("head", f"+++ {path if new else 'nothing'}")
-            yield from _changes(old.lines() if old else [], new.lines() if new else [])
+            yield from _changes(old.lines(work) if old else [], new.lines(work) if new else [], work)
 
 
-def _changes(before: list[str] | None, after: list[str] | None) -> Iterator[DiffLine]:
+def _changes(before: list[str] | None, after: list[str] | None, work: WorkLimit) -> Iterator[DiffLine]:
     if before is None or after is None:
         yield DiffLine("head", "(binary, or too large to show)")
     elif before == after:
         yield DiffLine("head", "(no line differs)")
     else:
-        yield from _hunks(before, after)
+        yield from _hunks(before, after, work)
 
 
-def _hunks(before: list[str], after: list[str]) -> Iterator[DiffLine]:
-    for hunk in _grouped(_opcodes(before, after)):
+def _hunks(before: list[str], after: list[str], work: WorkLimit) -> Iterator[DiffLine]:
+    for hunk in _grouped(_opcodes(before, after, work)):
         (_, i1, _, j1, _), (_, _, i2, _, j2) = hunk[0], hunk[-1]
         yield DiffLine("head", f"@@ -{i1 + (i2 > i1)},{i2 - i1} +{j1 + (j2 > j1)},{j2 - j1} @@")
         for tag, a, b, c, d in hunk:
@@ -108,7 +127,7 @@ def _hunks(before: list[str], after: list[str]) -> Iterator[DiffLine]:
                 yield from (DiffLine("add", f"+{text}") for text in after[c:d])
 
 
-def _opcodes(before: list[str], after: list[str]) -> list[Opcode]:
+def _opcodes(before: list[str], after: list[str], work: WorkLimit) -> list[Opcode]:
     """Match lines. The common start and end are cut off first, so that only the middle is matched."""
     start = _common(before, after)
     end = _common(before[start:][::-1], after[start:][::-1])
@@ -116,13 +135,14 @@ def _opcodes(before: list[str], after: list[str]) -> list[Opcode]:
     codes: list[Opcode] = [("equal", 0, start, 0, start)] if start else []
     codes += [
         (tag, start + a, start + b, start + c, start + d)
-        for tag, a, b, c, d in _middle(before[start:i], after[start:j])
+        for tag, a, b, c, d in _middle(before[start:i], after[start:j], work)
     ]
     return codes + ([("equal", i, len(before), j, len(after))] if end else [])
 
 
-def _middle(before: list[str], after: list[str]) -> Sequence[Opcode]:
-    if max(len(before), len(after)) > MATCHED_LINES:
+def _middle(before: list[str], after: list[str], work: WorkLimit) -> Sequence[Opcode]:
+    is_long = max(len(before), len(after)) > MATCHED_LINES
+    if is_long or not work.compare(MATCH_COST * len(before) * len(after)):
         return [("replace", 0, len(before), 0, len(after))]
     return SequenceMatcher(None, before, after).get_opcodes()
 

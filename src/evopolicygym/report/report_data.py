@@ -29,6 +29,7 @@ from evopolicygym.analysis.loading import (
     split_by_size,
 )
 from evopolicygym.analysis.spending import SubmissionEffort, TokenPrecision
+from evopolicygym.analysis.work_limit import READING, WorkLimit
 from evopolicygym.files import list_files, read_file
 from evopolicygym.reference import CURRENT_SCALE
 from evopolicygym.reference.anchors import AnchorFile, stored_anchors
@@ -43,6 +44,7 @@ MAX_SUMMARY_BYTES: Final = 1 << 20
 MAX_ERRORS: Final = 3
 MAX_ERROR_CHARACTERS: Final = 240
 MAX_VIDEOS: Final = 16
+MAX_ROWS: Final = 1_000  # submissions of a run that the page lists
 MAX_FEEDBACK_FILES: Final = 100_000
 VIDEO: Final = "video.mp4"
 MAX_OPENED_FILES: Final = 12
@@ -109,6 +111,9 @@ def collect_report(
 def _story(opened: RunFolder, page: Path) -> RunStory:
     diagnosis = diagnose(opened)
     folder, rows = opened.folder.resolve().name, tuple(submission_rows(opened, diagnosis, page))
+    if len(rows) < len(opened.run.submissions):
+        opened.work.note(f"{len(opened.run.submissions)} submissions, of which {len(rows)} are listed")
+    diagnosis = replace(diagnosis, left_out=opened.work.notes)
     return RunStory(diagnosis.summary.entrant, folder, folder, diagnosis, rows)
 
 
@@ -143,13 +148,15 @@ class FeedbackFiles:
     videos: tuple[VideoLink, ...]
 
 
-def summarize_feedback(run: Path, submission: SubmissionRecord, page: Path) -> FeedbackFiles:
+def summarize_feedback(
+    run: Path, submission: SubmissionRecord, page: Path, work: WorkLimit | None = None
+) -> FeedbackFiles:
     """Summarize the feedback of a submission, from the record alone where its feedback folder is gone.
 
     Links are relative to the folder ``page``.
     """
     name = f"{RunPaths(run).feedback.name}/submit_{submission.number:03d}"
-    summary = _summary(run, f"{name}/summary.json")
+    summary = _summary(run, f"{name}/summary.json", work or WorkLimit())
     return FeedbackFiles(
         tuple(_facts(submission, summary)),
         tuple(_errors(submission, summary)),
@@ -157,9 +164,10 @@ def summarize_feedback(run: Path, submission: SubmissionRecord, page: Path) -> F
     )
 
 
-def _summary(run: Path, name: str) -> dict[str, Any]:
+def _summary(run: Path, name: str, work: WorkLimit) -> dict[str, Any]:
     try:
-        summary = json.loads(read_file(run, name, MAX_SUMMARY_BYTES))
+        data = read_file(run, name, min(MAX_SUMMARY_BYTES, work.bytes_left))
+        summary = json.loads(data) if work.read(len(data)) else {}
     except (OSError, ValueError, RecursionError):
         return {}
     return summary if isinstance(summary, dict) else {}
@@ -234,22 +242,47 @@ class SubmissionRow:
     no_diff: str | None
 
 
+class CheckpointDiffs:
+    """Diffs of the checkpoints of one run: each checkpoint is read once, and each pair compared once."""
+
+    def __init__(self, opened: RunFolder) -> None:
+        self._opened = opened
+        self._trees: dict[str, Tree | None] = {}
+        self._diffs: dict[tuple[str | None, str], Diff] = {}
+
+    def between(self, before: str | None, after: str) -> tuple[Diff | None, str | None]:
+        """Return the diff, or why there is none. ``before`` is None for the first submission."""
+        if before == after:
+            return None, "the same checkpoint as before"
+        old, new = self._tree(before) if before else {}, self._tree(after)
+        if old is None or new is None:
+            is_limit = READING in self._opened.work.notes
+            return None, f"the run has {READING}" if is_limit else "the checkpoints are not stored with the run"
+        if (before, after) not in self._diffs:
+            self._diffs[before, after] = diff(old, new, self._opened.work)
+        return self._diffs[before, after], None
+
+    def _tree(self, name: str) -> Tree | None:
+        if name not in self._trees:
+            self._trees[name] = read_tree(self._opened.checkpoint(name), self._opened.work)
+        return self._trees[name]
+
+
 def submission_rows(opened: RunFolder, diagnosis: Diagnosis, page: Path) -> Iterator[SubmissionRow]:
-    """Yield a row for each submission. Two checkpoints are in memory at a time."""
-    before: Tree | None = {}
-    previous: str | None = None
+    """Yield a row for each submission: of very many, for the first ones and the selected one."""
+    diffs, previous = CheckpointDiffs(opened), None
     selected = opened.run.outcome.submission if opened.run.outcome else None
     efforts = {spent.submission: tuple(_describe_effort(spent.between)) for spent in diagnosis.spending.by_submission}
     weak = {edit.submission: describe_feedback(edit) for edit in diagnosis.feedback.edits}
-    for submission, event in zip(opened.run.submissions, diagnosis.timeline, strict=True):
-        same = submission.checkpoint == previous
-        after = before if same else read_tree(opened.checkpoint(submission.checkpoint))
-        change, reason = _change(before, after, same)
-        feedback = summarize_feedback(opened.folder, submission, page)
+    for position, (submission, event) in enumerate(zip(opened.run.submissions, diagnosis.timeline, strict=True)):
+        before, previous = previous, submission.checkpoint
+        if position >= MAX_ROWS and submission.number != selected:
+            continue
+        change, reason = diffs.between(before, submission.checkpoint)
+        feedback = summarize_feedback(opened.folder, submission, page, opened.work)
         row = _row(submission, event, submission.number == selected, feedback, change, reason)
         lines = (*efforts.get(submission.number, ()), weak.get(submission.number))
         yield replace(row, before=tuple(line for line in lines if line))
-        before, previous = after, submission.checkpoint
 
 
 def _describe_effort(effort: SubmissionEffort) -> Iterator[str]:
@@ -265,14 +298,6 @@ def _describe_effort(effort: SubmissionEffort) -> Iterator[str]:
         shown = ", ".join(effort.feedback_opened[:MAX_OPENED_FILES]) or "no feedback"
         more = len(effort.feedback_opened) - MAX_OPENED_FILES
         yield f"opened {short(shown, MAX_OPENED_CHARACTERS)}" + (f" and {more} more" if more > 0 else "")
-
-
-def _change(before: Tree | None, after: Tree | None, same: bool) -> tuple[Diff | None, str | None]:
-    if same:
-        return None, "the same checkpoint as before"
-    if before is None or after is None:
-        return None, "the checkpoints are not stored with the run"
-    return diff(before, after), None
 
 
 def _row(

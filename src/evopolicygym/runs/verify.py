@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.errors import Fault, UserError
+from evopolicygym.files import list_files
 from evopolicygym.judge import feedback, scoring
 from evopolicygym.judge.events import (
     Charged,
@@ -41,6 +42,10 @@ from evopolicygym.tasks.novel.generate import is_novel
 
 NUMBERS: Final = ("budget", "validation_cases", "heldout_cases", "max_candidates")
 MAX_PROBLEMS: Final = 100  # of one kind that are named
+# Of one run. Sparse files have any size without taking space, so an archive of a few kilobytes can hold terabytes.
+MAX_CHECKPOINT_BYTES: Final = 32 << 30
+MAX_FEEDBACK_BYTES: Final = 64 << 30
+CHECK_COST: Final = 256 << 10  # bytes that the copying of a checkpoint counts as
 
 
 @dataclass(frozen=True)
@@ -172,9 +177,13 @@ def _impossible(state: RunState, event: Event) -> Iterator[str]:
 def _checkpoints(paths: RunPaths, state: RunState) -> Iterator[str]:
     store = CheckpointStore(paths.checkpoints)
     submitted = (submission.charged.checkpoint for submission in state.submissions.values())
+    remaining = MAX_CHECKPOINT_BYTES
     for checkpoint in {checkpoint.hash: checkpoint for checkpoint in submitted}.values():
+        if remaining <= 0:
+            yield f"they have more than {MAX_CHECKPOINT_BYTES >> 30} GiB; the rest was not checked"
+            return
         try:
-            store.check(checkpoint)
+            remaining -= CHECK_COST + store.check(checkpoint)
         except CheckpointAltered as error:
             yield error.message
 
@@ -182,8 +191,13 @@ def _checkpoints(paths: RunPaths, state: RunState) -> Iterator[str]:
 def _feedback(paths: RunPaths, state: RunState) -> Iterator[str]:
     if not _has_feedback(paths, state):
         return
+    remaining = MAX_FEEDBACK_BYTES
     for submission in state.submissions.values():
         folder = paths.feedback / submission.name
+        remaining -= _bytes(folder) if submission.judged else 0
+        if remaining < 0:
+            yield f"there are more than {MAX_FEEDBACK_BYTES >> 30} GiB; {submission.name} and later were not checked"
+            return
         if submission.judged and not folder.is_dir():
             yield f"{submission.name} is missing"
         elif submission.judged and _digest(folder) != submission.judged.feedback:
@@ -202,6 +216,15 @@ def _feedback_status(paths: RunPaths, state: RunState) -> str:
     if not any(submission.judged for submission in state.submissions.values()):
         return "there is none"
     return "each is as it was when it was judged" if _has_feedback(paths, state) else "not in this copy of the run"
+
+
+def _bytes(folder: Path) -> int:
+    """Return the size of a folder's files, sparse ones with all that is read of them."""
+    try:
+        paths = list_files(folder.parent, folder.name, feedback.MAX_FILES, feedback.MAX_DEPTH)
+        return sum(os.lstat(folder / path).st_size for path in paths)
+    except OSError:
+        return 0
 
 
 def _digest(folder: Path) -> str:
@@ -289,8 +312,9 @@ def _record(paths: RunPaths, lines: list[tuple[LedgerLine, bytes]], hashes: list
         yield f"run.json was written at line {at}, but the ledger has {len(lines)} lines"
     derived = record.derive(fold(line for line, _ in lines[:at]), written.ledger_head)
     derived = _as_written_before(written, derived)
+    facts, expected = _comparable(written), _comparable(derived)
     for name in RunRecord.model_fields:
-        if _comparable_field(written, name) != _comparable_field(derived, name):
+        if facts[name] != expected[name]:
             yield f"{name} of run.json does not follow from the ledger"
 
 
@@ -308,8 +332,7 @@ def _as_written_before(written: RunRecord, derived: RunRecord) -> RunRecord:
     return derived
 
 
-def _comparable_field(run: RunRecord, name: str) -> Any:
-    value = run.model_dump(mode="json")[name]
-    if name == "checkpoints":
-        return [{**checkpoint, "code": None} for checkpoint in value]
-    return value
+def _comparable(run: RunRecord) -> dict[str, Any]:
+    """Return the fields of a record without code metrics. Made once: a record of a stranger may be large."""
+    facts = run.model_dump(mode="json")
+    return facts | {"checkpoints": [{**checkpoint, "code": None} for checkpoint in facts["checkpoints"]]}

@@ -88,17 +88,20 @@ class CheckpointStore:
             raise
         return checkpoint
 
-    def check(self, checkpoint: Checkpoint) -> None:
-        """Raise CheckpointAltered unless the stored folder still holds what its name says."""
+    def check(self, checkpoint: Checkpoint) -> int:
+        """Raise CheckpointAltered unless the stored folder still holds what its name says. Return its bytes."""
+        number = 0
         with tempfile.TemporaryDirectory(prefix="evopolicygym-") as copy:
             try:
-                content = CheckpointStore(Path(copy)).snapshot(self.folder(checkpoint), is_stored=True).hash
+                stored = CheckpointStore(Path(copy)).snapshot(self.folder(checkpoint), is_stored=True)
+                content, number = stored.hash, stored.bytes
             except SnapshotRefused as error:
                 content = "" if not self.folder(checkpoint).exists() else str(error)
             finally:
                 remove_tree(copy)
         if content != checkpoint.hash:
             raise CheckpointAltered(checkpoint, content)
+        return number
 
     def _publish(self, staged: str, name: str) -> None:
         os.chmod(staged, 0o755)

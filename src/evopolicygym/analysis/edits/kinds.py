@@ -6,19 +6,22 @@ The size of an edit is the share of lines of the bundle that were added or delet
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 from evopolicygym.analysis.edits.bundle import MAX_CHECKPOINT_BYTES, MAX_SOURCE_BYTES, source_lines
 from evopolicygym.analysis.edits.versions import CanonicalFacts
+from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.files import read_file
 from evopolicygym.run_record import Code
 
 Lines = list[bytes]
 MAX_SHARED_LINES: Final = 20_000  # of a comparison, whose time is quadratic
+MAX_FILES: Final = 4_000  # of a checkpoint
+STATEMENT_COST: Final = 40  # pairs of lines that comparing a statement with all of another version takes as long as
 
 
 class EditKind(StrEnum):
@@ -74,7 +77,7 @@ def classify(before: Version, after: Version, seen: Set[str]) -> EditKind:
 
 
 class CanonicalKind(StrEnum):
-    """Kind of an edit by what it changes of the program itself, in the order in which `canonical_kind` tries them.
+    """Kind of an edit by what it changes of the program itself, in the order in which `EarlierVersions` tries them.
     Names, order of definitions, unused code and formatting are no part of it, and numbers in data files are constants.
 
     ``exact``: the program of an earlier submission again. ``revisited``: the structure of an earlier submission, or
@@ -114,38 +117,56 @@ class CanonicalVersion:
     facts: CanonicalFacts | None
 
 
-def canonical_kind(earlier: Sequence[CanonicalVersion], after: CanonicalVersion) -> CanonicalKind:
-    """Return the kind of an edit by the canonical form. ``earlier``: score-bearing versions before, oldest first."""
-    before, new = earlier[-1], after.facts
-    if after.checkpoint == before.checkpoint:
-        return CanonicalKind.RETEST
-    old = before.facts
-    if new is None or old is None:
-        return CanonicalKind.UNKNOWN
-    if new.program == old.program:
-        return CanonicalKind.COSMETIC
-    others = [version.facts for version in earlier if version.facts]
-    if any(new.program == other.program for other in others):
-        return CanonicalKind.EXACT
-    if new.shape == old.shape:
-        return CanonicalKind.PARAMETRIC
-    if any(new.shape == other.shape for other in others):
-        return CanonicalKind.REVISITED
-    if new.code_shape == old.code_shape:
-        return CanonicalKind.DATA
-    return CanonicalKind.REVISITED if _is_close_to_earlier(new, old, others) else CanonicalKind.SYNTHESIS
+@dataclass
+class EarlierVersions:
+    """The score-bearing versions before an edit. Each distinct program is kept once: a run may have very many
+    submissions of a few checkpoints."""
+
+    work: WorkLimit
+    last: CanonicalVersion | None = None
+    programs: dict[str, Counter[str]] = field(default_factory=dict)  # statements of each
+    shapes: set[str] = field(default_factory=set)
+
+    def add(self, version: CanonicalVersion) -> None:
+        self.last = version
+        if version.facts and version.facts.program not in self.programs:
+            self.programs[version.facts.program] = Counter(version.facts.statements)
+            self.shapes.add(version.facts.shape)
+
+    def kind(self, after: CanonicalVersion) -> CanonicalKind | None:
+        """Return the kind of the edit that leads to ``after``, by the canonical form; None for the first version."""
+        if self.last is None:
+            return None
+        if after.checkpoint == self.last.checkpoint:
+            return CanonicalKind.RETEST
+        old, new = self.last.facts, after.facts
+        if new is None or old is None:
+            return CanonicalKind.UNKNOWN
+        if new.program == old.program:
+            return CanonicalKind.COSMETIC
+        if new.program in self.programs:
+            return CanonicalKind.EXACT
+        if new.shape == old.shape:
+            return CanonicalKind.PARAMETRIC
+        if new.shape in self.shapes:
+            return CanonicalKind.REVISITED
+        if new.code_shape == old.code_shape:
+            return CanonicalKind.DATA
+        return self._kind_by_statements(Counter(new.statements), self.programs[old.program])
+
+    def _kind_by_statements(self, new: Counter[str], old: Counter[str]) -> CanonicalKind:
+        """Tell an edit that is small seen from an earlier version, and more than small from the one before, from a
+        synthesis."""
+        if _distance(new, old) <= SMALL:
+            return CanonicalKind.SYNTHESIS
+        if not self.work.compare(STATEMENT_COST * (len(new) + 1) * len(self.programs)):
+            return CanonicalKind.UNKNOWN
+        is_close = any(0 < _distance(new, other) <= SMALL for other in self.programs.values())
+        return CanonicalKind.REVISITED if is_close else CanonicalKind.SYNTHESIS
 
 
-def _is_close_to_earlier(new: CanonicalFacts, old: CanonicalFacts, others: Sequence[CanonicalFacts]) -> bool:
-    """Return whether an edit is small seen from an earlier version, and more than small from the one before."""
-    if _distance(new, old) <= SMALL:
-        return False
-    return any(0 < _distance(new, other) <= SMALL for other in others)
-
-
-def _distance(first: CanonicalFacts, second: CanonicalFacts) -> float:
+def _distance(ours: Counter[str], theirs: Counter[str]) -> float:
     """Return the share of statements that only one of two versions has."""
-    ours, theirs = Counter(first.statements), Counter(second.statements)
     number = ours.total() + theirs.total()
     return 1 - 2 * (ours & theirs).total() / number if number else 1.0
 
@@ -169,30 +190,34 @@ def size_class(size: float) -> SizeClass:
     return next((name for name, bound in BOUNDS if size <= bound), SizeClass.REWRITE)
 
 
-def edit_size(before: Mapping[str, Lines], after: Mapping[str, Lines]) -> float | None:
+def edit_size(before: Mapping[str, Lines], after: Mapping[str, Lines], work: WorkLimit | None = None) -> float | None:
     """Return (added + deleted) / (before + after) over all files; None when files are too large to compare."""
     total = sum(map(len, (*before.values(), *after.values())))
-    kept = [common_lines(before[path], after[path]) for path in before.keys() & after.keys()]
+    kept = [common_lines(before[path], after[path], work) for path in before.keys() & after.keys()]
     if None in kept:
         return None
     return (total - 2 * sum(number or 0 for number in kept)) / total if total else 0.0
 
 
-def read_lines(folder: Path, paths: list[str]) -> dict[str, Lines] | None:
+def read_lines(folder: Path, paths: list[str], work: WorkLimit) -> dict[str, Lines] | None:
     """Read the lines of a bundle's files; None when one of them is missing, or they are too large together. A forged
     record may name any files, and each many times."""
     lines: dict[str, Lines] = {}
     remaining = MAX_CHECKPOINT_BYTES
+    if len(paths) > MAX_FILES or not work.read(0):
+        return None
     try:
         for path in dict.fromkeys(paths):
             data = read_file(folder, path, min(MAX_SOURCE_BYTES, remaining))
             lines[path], remaining = source_lines(data), remaining - len(data)
+            if not work.read(len(data)):
+                return None
     except OSError:
         return None
     return lines
 
 
-def common_lines(before: Lines, after: Lines) -> int | None:
+def common_lines(before: Lines, after: Lines, work: WorkLimit | None = None) -> int | None:
     """Return the length of the longest common subsequence of lines; None when there are too many lines."""
     start = _common_start(before, after)
     before, after = before[start:], after[start:]
@@ -201,6 +226,8 @@ def common_lines(before: Lines, after: Lines) -> int | None:
     both = set(before) & set(after)
     before, after = [line for line in before if line in both], [line for line in after if line in both]
     if max(len(before), len(after)) > MAX_SHARED_LINES:
+        return None
+    if work and not work.compare(len(before) * len(after)):
         return None
     return start + end + _longest_common_subsequence(before, after)
 

@@ -18,14 +18,15 @@ from scipy.special import stdtrit
 from evopolicygym.analysis.edits.kinds import (
     CanonicalKind,
     CanonicalVersion,
+    EarlierVersions,
     EditKind,
     SizeClass,
     Version,
-    canonical_kind,
     classify,
     size_class,
 )
 from evopolicygym.analysis.edits.versions import CanonicalFacts
+from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.run_record import Code, Result, RunRecord, SubmissionRecord
 
 NOISE_LEVEL: Final = 0.05
@@ -63,12 +64,16 @@ class TimelineEvent:
 
 
 def timeline(
-    run: RunRecord, code: Mapping[str, Code], measure: EditSizer, canonical: Mapping[str, CanonicalFacts]
+    run: RunRecord,
+    code: Mapping[str, Code],
+    measure: EditSizer,
+    canonical: Mapping[str, CanonicalFacts],
+    work: WorkLimit | None = None,
 ) -> tuple[TimelineEvent, ...]:
     """Return an event for each submission.
 
     ``code`` holds the code of every score-bearing checkpoint by its hash, ``canonical`` the canonical facts of those
-    that could be read; ``measure`` returns the size of an edit.
+    that could be read; ``measure`` returns the size of an edit; ``work`` limits what is compared.
     """
     state = _TimelineState(measure)
     validation = {checkpoint.hash: checkpoint.validation for checkpoint in run.checkpoints}
@@ -79,20 +84,19 @@ def timeline(
             events.append(state.scored(submission, code[submission.checkpoint], result))
         else:
             events.append(state.unscored(submission))
-    return _with_canonical_kinds(_with_chances(events), canonical)
+    return _with_canonical_kinds(_with_chances(events), canonical, EarlierVersions(work or WorkLimit()))
 
 
 def _with_canonical_kinds(
-    events: Sequence[TimelineEvent], facts: Mapping[str, CanonicalFacts]
+    events: Sequence[TimelineEvent], facts: Mapping[str, CanonicalFacts], earlier: EarlierVersions
 ) -> tuple[TimelineEvent, ...]:
-    earlier: list[CanonicalVersion] = []
     labelled = []
     for event in events:
         kind = None
         if event.validation is not None:
             version = CanonicalVersion(event.checkpoint, facts.get(event.checkpoint))
-            kind = canonical_kind(earlier, version) if earlier else None
-            earlier.append(version)
+            kind = earlier.kind(version)
+            earlier.add(version)
         labelled.append(replace(event, canonical=kind))
     return tuple(labelled)
 
@@ -318,7 +322,9 @@ def _rolled_back(scored: Sequence[TimelineEvent], drops: Sequence[tuple[int, flo
     """Return the share of drops whose next edit of code was a rollback; retest, data and cosmetic edits are ignored."""
     if not drops:
         return None
-    reactions = [
-        next((event.kind for event in scored[index + 1 :] if event.kind in CODE_EDITS), None) for index, _ in drops
-    ]
-    return reactions.count(EditKind.ROLLBACK) / len(drops)
+    following: EditKind | None = None
+    reactions: list[EditKind | None] = []  # to each event, the last first
+    for event in reversed(scored):
+        reactions.append(following)
+        following = event.kind if event.kind in CODE_EDITS else following
+    return sum(reactions[-1 - index] is EditKind.ROLLBACK for index, _ in drops) / len(drops)

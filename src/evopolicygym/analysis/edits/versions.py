@@ -12,10 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from evopolicygym.analysis.edits.versions_child import CPU_S, MAX_LINE, MAX_STATEMENTS
 from evopolicygym.analysis.limited_process import run_limited
+from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.files import is_folder
 
 MODULE: Final = "evopolicygym.analysis.edits.versions_child"
 MAX_FAILURES: Final = 4  # of the reader: after that the rest of a run is unknown
+MAX_VERSIONS: Final = 2_000  # of a run: their names are arguments of one command
 Digest = Annotated[str, Field(max_length=64)]
 
 
@@ -50,9 +52,11 @@ class VersionFacts:
     mechanisms: tuple[Mechanism, ...] | None
 
 
-def version_facts(checkpoints: Path, names: Iterable[str], selected: str | None) -> VersionFacts:
+def version_facts(checkpoints: Path, names: Sequence[str], selected: str | None, work: WorkLimit) -> VersionFacts:
     """Read the checkpoints of a run that are stored and can be read within the limits."""
-    waiting = [name for name in names if is_folder(checkpoints, name)]
+    if len(names) > MAX_VERSIONS:
+        work.note(f"more than {MAX_VERSIONS} checkpoints; the canonical form of the others was not read")
+    waiting = [name for name in names[:MAX_VERSIONS] if is_folder(checkpoints, name)]
     read_selected = os.path.abspath(checkpoints / selected) if selected in waiting else ""
     facts: dict[str, CanonicalFacts] = {}
     mechanisms: tuple[Mechanism, ...] | None = None

@@ -12,6 +12,7 @@ without a submission in between score it as it is."""
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
@@ -117,7 +118,7 @@ def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspende
     )
 
 
-def session_to_continue(turns: tuple[Turned, ...]) -> str | None:
+def session_to_continue(turns: Sequence[Turned]) -> str | None:
     """Return the client's session to continue. None starts a new one: no session exists, or the client cannot continue
     the last one, because it says so or has failed twice in it."""
     session = last_session(turns)
@@ -127,12 +128,12 @@ def session_to_continue(turns: tuple[Turned, ...]) -> str | None:
     return None if is_lost or len(in_session) > 1 else session
 
 
-def last_session(turns: tuple[Turned, ...]) -> str | None:
+def last_session(turns: Sequence[Turned]) -> str | None:
     """Return the client's session to continue."""
     return next((turn.session for turn in reversed(turns) if turn.session), None)
 
 
-def _end(state: RunState, turns: tuple[Turned, ...], retries: int) -> CloseRun | SuspendRun | None:
+def _end(state: RunState, turns: Sequence[Turned], retries: int) -> CloseRun | SuspendRun | None:
     """Return how the run ends now, None if it does not. ``turns`` are those since the last suspension."""
     if not turns:
         return None
@@ -154,7 +155,7 @@ def _end(state: RunState, turns: tuple[Turned, ...], retries: int) -> CloseRun |
     return CloseRun(AGENT_STOPPED) if is_idle else None
 
 
-def _without_unseen_trouble(state: RunState, turns: tuple[Turned, ...]) -> tuple[Turned, ...]:
+def _without_unseen_trouble(state: RunState, turns: Sequence[Turned]) -> Sequence[Turned]:
     """Return the turns, in which trouble that the gateway did not see counts as a failure of the client."""
     if not agent_worked(state):
         return turns
@@ -172,7 +173,7 @@ def _gateway_saw_trouble(turn: Turned) -> bool | None:
     return None if turn.calls is None else bool(turn.calls.get("trouble"))
 
 
-def _fruitless_turns(turns: tuple[Turned, ...], earlier: int, failed: bool | None) -> int:
+def _fruitless_turns(turns: Sequence[Turned], earlier: int, failed: bool | None) -> int:
     """Count the last consecutive turns without a new submission: those that failed, or did not, or (None) both.
     Failures that are not the agent's are skipped. ``earlier``: submissions before these turns."""
     count, submissions_before = 0, [earlier, *(turn.submissions for turn in turns)]
@@ -186,11 +187,11 @@ def _fruitless_turns(turns: tuple[Turned, ...], earlier: int, failed: bool | Non
     return count
 
 
-def _last_failures(turns: tuple[Turned, ...], kinds: frozenset[FailureKind]) -> int:
+def _last_failures(turns: Sequence[Turned], kinds: frozenset[FailureKind]) -> int:
     """Count the last consecutive turns that failed in one of these ways."""
     return len(list(takewhile(lambda turn: turn.failure in kinds, reversed(turns))))
 
 
-def _wait_s(turns: tuple[Turned, ...]) -> float:
+def _wait_s(turns: Sequence[Turned]) -> float:
     failures = _last_failures(turns, OUTSIDE)
     return WAITS_S[min(failures, len(WAITS_S)) - 1] if failures else 0.0
