@@ -19,7 +19,7 @@ from server_helpers import COMMAND
 
 SEED = int(os.environ.get("FUZZ_SEED", "20260701"))
 MUTANTS = int(os.environ.get("FUZZ_MUTANTS", "5000"))
-SHARDS = 10
+SHARDS = 100
 FEW = int(os.environ.get("FUZZ_FEW", "30"))
 TOY, ACROBOT = "toys:Toy-v0", "core16/acrobot"
 SMALL = ("--budget", "8", "--validation-cases", "1", "--heldout-cases", "1", "--seeds", "paper", "--jobs", "1")
