@@ -14,6 +14,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TIME_IS_OVER = 3
@@ -41,17 +42,30 @@ def play_suites(suites: list[TaskSuite], at_once: int, seconds: float) -> int:
 
 
 def run_all(commands: list[list[str]], at_once: int, seconds: float) -> list[int]:
-    """Run commands, ``at_once`` of them at a time, and stop them when the time is over. Return their exit codes."""
-    deadline = time.monotonic() + seconds
+    """Run commands, ``at_once`` of them at a time and each on a core of its own as long as there are enough, and stop
+    them when the time is over. Return their exit codes."""
+    deadline, cores = time.monotonic() + seconds, SimpleQueue[int]()
+    allowed = sorted(os.sched_getaffinity(0))
+    for number in range(at_once):
+        cores.put(allowed[number % len(allowed)])
+
+    def run(command: list[str]) -> int:
+        core = cores.get()
+        try:
+            return run_until(command, core, deadline)
+        finally:
+            cores.put(core)
+
     with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(lambda command: run_until(command, deadline), commands))
+        return list(pool.map(run, commands))
 
 
-def run_until(command: list[str], deadline: float) -> int:
+def run_until(command: list[str], core: int, deadline: float) -> int:
     """Run a command. When the time is over, tell it to stop, and after a while to stop at once."""
     if time.monotonic() > deadline:
         return TIME_IS_OVER
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | ONE_THREAD)
+    os.sched_setaffinity(process.pid, {core})  # what it starts inherits this
     for limit in (deadline - time.monotonic(), STOP_S, STOP_S):
         try:
             return process.wait(max(0.0, limit))

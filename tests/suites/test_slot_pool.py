@@ -65,6 +65,41 @@ def test_a_run_gets_the_slot_that_it_had():
     assert sorted(names(pool.grants())) == [("one", 0), ("two", 1)]
 
 
+def test_runs_stay_in_their_slots_while_others_wait():
+    """Each would start a simulator in every slot otherwise."""
+    pool = SlotPool(range(2))
+    first, second = add_clients(pool, "one", "two")
+    pool.want(first, 2, False)
+    pool.want(second, 2, False)
+    assert names(pool.grants()) == [("one", 0), ("two", 1)]
+    for _ in range(3):
+        pool.give_back(first, 0)
+        pool.give_back(second, 1)
+        assert sorted(names(pool.grants())) == [("one", 0), ("two", 1)]
+
+
+def test_a_run_takes_slots_that_no_other_run_wants():
+    pool = SlotPool(range(2))
+    first, second = add_clients(pool, "one", "two")
+    pool.want(first, 2, False)
+    pool.want(second, 1, False)
+    assert names(pool.grants()) == [("one", 0), ("two", 1)]
+    pool.want(second, 0, False)
+    pool.give_back(second, 1)
+    assert names(pool.grants()) == [("one", 1)]
+
+
+def test_a_new_run_does_not_wait_for_those_that_have_used_the_slot():
+    pool = SlotPool([0])
+    (first,) = add_clients(pool, "one")
+    pool.want(first, 2, False)
+    assert names(pool.grants()) == [("one", 0)]
+    (second,) = add_clients(pool, "two")
+    pool.want(second, 1, False)
+    pool.give_back(first, 0)
+    assert names(pool.grants()) == [("two", 0)]
+
+
 def test_a_client_that_leaves_releases_its_slots():
     pool = SlotPool(range(2))
     first, second = add_clients(pool, "one", "two")

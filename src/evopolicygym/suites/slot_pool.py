@@ -121,8 +121,9 @@ class SlotClient:
 class SlotPool:
     """Grant slots to clients.
 
-    Train submissions go before hidden scoring, because an agent waits for them. After that the client that holds the
-    fewest slots goes first, then the one that has waited longest.
+    Train submissions go before hidden scoring, because an agent waits for them. After that a slot goes to a client that
+    has used it before or has used none: a simulator takes seconds to start in another slot, and meanwhile its run does
+    nothing else. After that the client that holds the fewest slots goes first, then the one that has waited longest.
     """
 
     def __init__(self, slots: Iterable[int]) -> None:
@@ -168,8 +169,7 @@ class SlotPool:
         """Grant every free slot that a client waits for; return the new grants."""
         granted = []
         while self._free and (waiting := [client for client in self._clients if client.is_waiting]):
-            client = min(waiting, key=lambda waiter: (not waiter.is_urgent, len(waiter.holds), waiter.queue_number))
-            slot = min(self._free, key=lambda free: (free not in client.used_before, free))
+            client, slot = min(((client, slot) for client in waiting for slot in self._free), key=_precedence)
             self._free.remove(slot)
             client.holds.add(slot)
             client.used_before.add(slot)
@@ -179,6 +179,13 @@ class SlotPool:
     def _queue(self, client: SlotClient) -> None:
         self._last_queue_number += 1
         client.queue_number = self._last_queue_number
+
+
+def _precedence(grant: tuple[SlotClient, int]) -> tuple[bool, bool, int, int, bool, int]:
+    client, slot = grant
+    starts_simulator = slot not in client.used_before
+    starts_another = starts_simulator and bool(client.used_before)
+    return (not client.is_urgent, starts_another, len(client.holds), client.queue_number, starts_simulator, slot)
 
 
 class SlotServer:

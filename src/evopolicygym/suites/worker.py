@@ -71,7 +71,8 @@ def main() -> None:
     kernel.die_with_parent(signal.SIGKILL)
     if os.getppid() != config.scheduler:
         sys.exit(STOPPED)  # the scheduler died before the line above took effect
-    slots, requests = PooledSlots(_socket(config.slots_socket), config.slots), _socket(config.requests_socket)
+    slots = PooledSlots(_socket(config.slots_socket), config.slots, first_core=config.scheduler)
+    requests = _socket(config.requests_socket)
     settings = dict(config.settings)
     if _needs_agent(config.root):
         assert config.settings.agent is not None
@@ -89,13 +90,14 @@ class PooledSlots:
     """Slots that the scheduler grants.
 
     When the run wants no more, it waits for the scheduler's confirmation, and returns slots that were granted in the
-    meantime: otherwise they would lie idle until the run asks again.
+    meantime: otherwise they would lie idle until the run asks again. Suites that run at the same time start at
+    different cores if the pids of their schedulers differ.
     """
 
-    at_once, first_core = 1, 0
+    at_once = 1
 
-    def __init__(self, connection: socket.socket, total: int) -> None:
-        self.total = total
+    def __init__(self, connection: socket.socket, total: int, first_core: int = 0) -> None:
+        self.total, self.first_core = total, first_core
         self.waitable: Sequence[Waitable] = (connection,)
         self._connection, self._unread, self._wanted = connection, b"", SlotsWanted(0, False)
 
