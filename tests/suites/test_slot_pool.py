@@ -68,14 +68,15 @@ def test_a_run_gets_the_slot_that_it_had():
 def test_runs_stay_in_their_slots_while_others_wait():
     """Each would start a simulator in every slot otherwise."""
     pool = SlotPool(range(2))
-    first, second = add_clients(pool, "one", "two")
-    pool.want(first, 2, False)
-    pool.want(second, 2, False)
-    assert names(pool.grants()) == [("one", 0), ("two", 1)]
-    for _ in range(3):
-        pool.give_back(first, 0)
-        pool.give_back(second, 1)
-        assert sorted(names(pool.grants())) == [("one", 0), ("two", 1)]
+    clients = add_clients(pool, "one", "two", "three")
+    for client in clients:
+        pool.want(client, 2, False)
+    held = dict((slot, client) for client, slot in pool.grants())
+    for _ in range(10):
+        for slot in (0, 1):
+            pool.give_back(held[slot], slot)
+            held |= {granted: client for client, granted in pool.grants()}
+    assert [len(client.used_before) for client in clients] == [1, 1, 1]
 
 
 def test_a_run_takes_slots_that_no_other_run_wants():
