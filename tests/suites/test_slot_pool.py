@@ -71,7 +71,7 @@ def test_runs_stay_in_their_slots_while_others_wait():
     clients = add_clients(pool, "one", "two", "three")
     for client in clients:
         pool.want(client, 2, False)
-    held = dict((slot, client) for client, slot in pool.grants())
+    held = {slot: client for client, slot in pool.grants()}
     for _ in range(10):
         for slot in (0, 1):
             pool.give_back(held[slot], slot)
