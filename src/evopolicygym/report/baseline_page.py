@@ -51,7 +51,7 @@ SEARCH: Final = """
 
 Whole runs under the paper's protocol, in the jail, on the paper's held-out cases: mean over seeds, and the standard
 deviation between them. `random` and `best trivial` are the anchors of the task, `best agent` is that of the paper. A
-score in bold is above the best trivial policy.
+score in bold is above the best trivial policy; a cell without a number was not played yet.
 """
 CURVES: Final = """
 ## Learning curves
