@@ -40,6 +40,18 @@ def tool(name: str) -> str:
     return path or pytest.skip(f"{name} is not installed, so that this program cannot be")
 
 
+def python(version: str) -> str:
+    """Return a Python of a version such as "3.12". The one on the path may be a pyenv shim of a version that is not
+    selected, and then does not run."""
+    found = shutil.which(f"python{version}")
+    selected = [found] if found else []
+    others = sorted(str(path) for path in (Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+    for path in (*selected, *others):
+        if subprocess.run([path, "-c", ""], capture_output=True).returncode == 0:
+            return path
+    return pytest.skip(f"Python {version} is not installed, so that this program cannot be")
+
+
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     folder.parent.mkdir(parents=True, exist_ok=True)

