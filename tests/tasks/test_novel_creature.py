@@ -192,7 +192,7 @@ def test_gaits_in_a_plane_are_found_for_both_sides(level: int, monkeypatch: pyte
 def test_a_trial_that_is_cut_short_expects_the_rest_to_be_like_its_second_half() -> None:
     world = replace(world_with(Aim.FAR, 1), horizon=60)
     search = creature_gait.GaitSearch(world)
-    gait = creature_gait.Gait(world, (np.zeros(len(creature_gait._widths(world))),))
+    gait = creature_gait.Gait(world, (np.zeros(len(creature_gait.PLANE.widths(world))),))
     whole, half = search.trial(gait, 0, 60), search.trial(gait, 0, 30)
     assert search.steps <= 90 and np.isfinite((whole, half)).all()
     assert search.trial(gait, 0, 60) == whole

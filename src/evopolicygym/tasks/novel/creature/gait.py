@@ -23,27 +23,38 @@ if TYPE_CHECKING:
 
 SHORT_STEPS: Final = 120_000  # of the environment, for short trials
 WHOLE_STEPS: Final = 60_000  # for whole episodes after them
-TRIAL: Final = 80  # steps of a short trial
+TRIAL: Final = 80  # steps of a short trial; with places, it is a whole episode
 PATIENCE: Final = 50  # steps without new ground after which a trial is stopped
-RANDOM_SHARE: Final = 0.25  # of short trials, for random gaits
-START_SHARE: Final = 0.4  # of the short trials after them, for comparing starts of CMA-ES
-SCREENS: Final = ((32, 3), (8, 6))  # how many gaits are compared, and by how many trials of their neighbours
+RANDOM_SHARE: Final = 0.2  # of short trials, for random gaits
+START_SHARE: Final = 0.3  # of the short trials after them, for comparing starts of CMA-ES
+SCREENS: Final = ((24, 3), (6, 6))  # how many gaits are compared, and by how many trials of their neighbours
 STARTS: Final = 3
-WIDTH: Final = 0.5  # of neighbours and of the first samples of CMA-ES, in widths of random gaits
-WHOLE_CASES: Final = 2  # episodes for each sample
 FINALISTS: Final = 6
 FINAL_CASES: Final = 8
 IDLE_EFFORT: Final = 0.3 * EFFORT  # guessed cost of a step after a trial was stopped
 OUT_OF_REACH: Final = 1e3  # metres; a place that a creature cannot arrive at
+COMMON: Final = 3  # numbers of a rhythm that do not belong to a joint: logarithms of frequency, stiffness, damping
 
-COMMON: Final = (0.5, 0.4, 0.4)  # widths of the logarithms of frequency, stiffness and damping
-BASE: Final = (2.0, 3.0, 0.1)  # frequency in Hz, stiffness and damping of a gait whose logarithms are 0
-# Widths of the weights of the signals: constant, rhythm, doubled rhythm, then feedback, in the order of ``_signals``.
-RHYTHM: Final = (0.35, 0.55, 0.55, 0.1, 0.1)
-PLANE: Final = (0.3, 0.05)
-PLANE_LOAD: Final = (0.15, 0.03)
-SPACE: Final = (0.1, 0.1, 0.1, 0.14, 0.14)
-SPACE_LOAD: Final = (0.1, 0.1)
+
+@dataclass(frozen=True)
+class GaitPrior:
+    """How random gaits are drawn. ``frequency`` (Hz) is that of a gait whose numbers are 0; ``common`` are widths of
+    the first numbers, ``weights`` those of the signals in the order of ``_signals``, ``load`` those that a load adds.
+    ``neighbours`` is the width of neighbours and of the first samples of CMA-ES, as a share of the others."""
+
+    frequency: float
+    common: tuple[float, ...]
+    weights: tuple[float, ...]
+    load: tuple[float, ...]
+    neighbours: float
+
+    def widths(self, world: CreatureWorld) -> Vector:
+        weights = self.weights + (self.load if world.body.load else ())
+        return np.concatenate((self.common, np.repeat(weights, len(world.body.segments))))
+
+
+PLANE: Final = GaitPrior(2.0, (0.5, 0.4, 0.4), (0.35, 0.55, 0.55, 0.1, 0.1, 0.3, 0.05), (0.15, 0.03), 0.5)
+SPACE: Final = GaitPrior(1.3, (0.4, 0.4, 0.4), (0.35, 0.55, 0.55, 0.1, 0.1, 0.1, 0.1, 0.1, 0.14, 0.14), (0.1, 0.1), 0.3)
 
 
 @dataclass(frozen=True)
@@ -63,13 +74,13 @@ class Gait:
 
     def _rhythm(self, env: CreatureEnv, numbers: Vector) -> Act:
         world, body, data = self.world, self.world.body, env.data
-        frequency, stiffness, damping = np.exp(numbers[: len(COMMON)]) * BASE
+        frequency, stiffness, damping = np.exp(numbers[:COMMON]) * (_prior(world).frequency, 3.0, 0.1)
         order = np.array(body.motors)  # all below is by motor
         middle, half, sign = (
             np.array([getattr(segment, name) for segment in body.segments])[order]
             for name in ("middle", "half_range", "sign")
         )
-        weights = sign[:, None] * numbers[len(COMMON) :].reshape(-1, len(order)).T[order]
+        weights = sign[:, None] * numbers[COMMON:].reshape(-1, len(order)).T[order]
         root, joints = (3 if body.flat else 7), len(order)
         angles, speeds = data.qpos[root : root + joints], data.qvel[root - (not body.flat) :][:joints]
         rate, signals = 2.0 * math.pi * float(frequency) * TIMESTEP_S * world.frames, _signals(env)
@@ -101,7 +112,10 @@ class GaitSearch:
         env.observes = False
         self._env = env
         self._random, self._cases = np.random.default_rng(0), itertools.count()
-        self._widths = _widths(world)
+        self._prior = _prior(world)
+        self._widths = self._prior.widths(world)
+        # Gaits that are fast for a short time on a straight way miss places, or fall on the way back.
+        self._trial_steps = world.horizon if world.aim is Aim.PLACES else min(TRIAL, world.horizon)
 
     def best(self) -> Gait:
         """Return the best gait that was found: on short trials for each side, then on whole episodes."""
@@ -110,26 +124,25 @@ class GaitSearch:
         strategy = self._strategy(
             np.concatenate([start.mean for start in starts]), np.concatenate([start.stds for start in starts]), 1.0
         )
-        trials: list[tuple[float, Vector]] = []
+        finalists: list[Vector] = []
 
-        def whole_return(numbers: Vector, cases: list[int]) -> float:
-            gait = Gait(self.world, tuple(np.split(numbers, len(sides))))
-            return _mean([self.trial(gait, case, self.world.horizon) for case in cases])
+        def whole_return(numbers: Vector, case: int) -> float:
+            return self.trial(Gait(self.world, tuple(np.split(numbers, len(sides)))), case, self.world.horizon)
 
         end = self.steps + WHOLE_STEPS
         while self.steps < end:
-            samples, cases = strategy.ask(), self._next_cases(WHOLE_CASES)
-            values = [whole_return(sample, cases) for sample in samples]
+            samples, case = strategy.ask(), next(self._cases)
+            values = [whole_return(sample, case) for sample in samples]
             strategy.tell(samples, [-value for value in values])
-            trials += zip(values, samples, strict=True)
-        leaders = [numbers for _, numbers in sorted(trials, key=lambda trial: trial[0])[1 - FINALISTS :]]
-        cases = self._next_cases(FINAL_CASES)
-        best = max([strategy.mean, *leaders], key=lambda numbers: whole_return(numbers, cases))
+            finalists.append(samples[int(np.argmax(values))])
+        finalists, cases = [strategy.mean, *finalists[1 - FINALISTS :]], self._next_cases(FINAL_CASES)
+        best = max(finalists, key=lambda numbers: _mean([whole_return(numbers, case) for case in cases]))
         return Gait(self.world, tuple(np.split(best, len(sides))))
 
     def trial(self, gait: Gait, case: int, steps: int, side: float = 0.0) -> float:
-        """Return the return of an episode, of which only ``steps`` are played: the rest is assumed to go on like the
-        second half of them. It is stopped earlier without new ground. A ``side`` has a place that is never reached."""
+        """Return the return of an episode, of which only ``steps`` are played: the rest is assumed to be like their
+        second half. It is stopped earlier without new ground. A ``side`` of a plane has a place that is out of reach.
+        """
         env, horizon = self._env, self.world.horizon
         env.reset(seed=case)
         if side:
@@ -150,7 +163,9 @@ class GaitSearch:
 
     def _best_start(self, side: float, end: int) -> Any:
         """Return the CMA-ES of one side that got farthest in short trials."""
-        starts = [self._strategy(numbers, self._widths, WIDTH) for numbers in self._screened(side, end)]
+        starts = [
+            self._strategy(numbers, self._widths, self._prior.neighbours) for numbers in self._screened(side, end)
+        ]
         share = START_SHARE * (end - self.steps) / len(starts)
         values = [self._evolve(start, side, self.steps + share) for start in starts]
         best = starts[int(np.argmax(values))]
@@ -159,7 +174,7 @@ class GaitSearch:
 
     def _screened(self, side: float, end: int) -> list[Vector]:
         """Return the random gaits that are best together with their neighbours."""
-        [case], random_end = self._next_cases(1), self.steps + RANDOM_SHARE * (end - self.steps)
+        case, random_end = next(self._cases), self.steps + RANDOM_SHARE * (end - self.steps)
         gaits: list[tuple[list[float], Vector]] = []
         while self.steps < random_end:
             numbers = self._widths * self._random.standard_normal(len(self._widths))
@@ -172,16 +187,16 @@ class GaitSearch:
         return [numbers for _, numbers in sorted(gaits, key=lambda gait: _mean(gait[0]))[-STARTS:]]
 
     def _neighbour(self, numbers: Vector) -> Vector:
-        return numbers + WIDTH * self._widths * self._random.standard_normal(len(numbers))
+        return numbers + self._prior.neighbours * self._widths * self._random.standard_normal(len(numbers))
 
     def _short(self, numbers: Vector, case: int, side: float) -> float:
-        return self.trial(Gait(self.world, (numbers,)), case, min(TRIAL, self.world.horizon), side)
+        return self.trial(Gait(self.world, (numbers,)), case, self._trial_steps, side)
 
     def _evolve(self, strategy: Any, side: float, end: float) -> float:
         """Let CMA-ES improve until a number of steps; return the median of its last samples."""
         medians: list[float] = []
         while self.steps < end or not medians:
-            samples, [case] = strategy.ask(), self._next_cases(1)
+            samples, case = strategy.ask(), next(self._cases)
             values = [self._short(sample, case, side) for sample in samples]
             strategy.tell(samples, [-value for value in values])
             medians.append(float(np.median(values)))
@@ -204,12 +219,8 @@ class GaitSearch:
         return list(itertools.islice(self._cases, count))
 
 
-def _widths(world: CreatureWorld) -> Vector:
-    """Return how far the numbers of random gaits spread. Feedback only corrects them."""
-    body = world.body
-    feedback, load = (PLANE, PLANE_LOAD) if body.flat else (SPACE, SPACE_LOAD)
-    weights = RHYTHM + feedback + (load if body.load else ())
-    return np.concatenate((COMMON, np.repeat(weights, len(body.segments))))
+def _prior(world: CreatureWorld) -> GaitPrior:
+    return PLANE if world.body.flat else SPACE
 
 
 def _signals(env: CreatureEnv) -> Callable[[float], Vector]:
@@ -239,11 +250,12 @@ def _signals(env: CreatureEnv) -> Callable[[float], Vector]:
 
 
 def _turn(env: CreatureEnv) -> float:
-    """Return how a creature in space should turn: the sine of the angle between its way and where it goes when it does
-    not turn, which is the heading of its world."""
+    """Return how a creature in space should turn: the angle between its way and where it goes when it does not turn,
+    which is the heading of its world; at most 1, so that it keeps turning to what lies behind it."""
     ahead, left = env.aside()
-    heading = env.world.heading
-    return left * math.cos(heading) - ahead * math.sin(heading)
+    cosine, sine = math.cos(env.world.heading), math.sin(env.world.heading)
+    angle = math.atan2(left * cosine - ahead * sine, ahead * cosine + left * sine)
+    return max(-1.0, min(1.0, angle))
 
 
 def _mean(values: list[float]) -> float:

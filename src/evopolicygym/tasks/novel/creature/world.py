@@ -115,7 +115,7 @@ class CreatureEnv(gymnasium.Env[Any, Any]):
         data.qvel[:] = world.spread * random.standard_normal(len(data.qvel))
         self.steps, self.way, self.place = 0, world.heading, (0.0, 0.0)
         if world.aim is Aim.PLACES:
-            self._next_place((0.0, 0.0))
+            self._next_place()
         self._forward(world.model, data)
         self.best = self._ground()
         return self._observation() if self.observes else None, {}
@@ -131,7 +131,7 @@ class CreatureEnv(gymnasium.Env[Any, Any]):
             self.best = ground
         if world.aim is Aim.PLACES and -ground < ARRIVED:
             gain += ARRIVAL
-            self._next_place(self.position())
+            self._next_place()
         command = data.ctrl
         effort = min(1.0, float(command @ command) / len(command))
         dropped = self.has_dropped()
@@ -190,14 +190,14 @@ class CreatureEnv(gymnasium.Env[Any, Any]):
             return -math.hypot(self.place[0] - x, self.place[1] - y)
         return x * math.cos(self.world.heading) + y * math.sin(self.world.heading)
 
-    def _next_place(self, start: tuple[float, float]) -> None:
-        random, (near, far) = self.np_random, self.world.places
+    def _next_place(self) -> None:
+        random, (near, far), (x, y) = self.np_random, self.world.places, self.position()
         if self.world.body.flat:
             self.way = math.pi * int(random.integers(2))
         else:
             self.way += float(random.uniform(-TURN, TURN))
         distance = float(random.uniform(near, far))
-        self.aim_at((start[0] + distance * math.cos(self.way), start[1] + distance * math.sin(self.way)))
+        self.aim_at((x + distance * math.cos(self.way), y + distance * math.sin(self.way)))
 
     def _standing(self) -> Vector:
         """Return the pose in which all joints are at 0 and the lowest part touches the ground."""
