@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import planted_simulators
 import pytest
 from agent_testbed import AgentTestbed
 
-from evopolicygym.runs.agent.install_paths import find_install_paths
+from evopolicygym.runs.agent.install_paths import environment_of, find_install_paths
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.agent.levels import residues
 from evopolicygym.sandbox.agent.visible_files import exposure
@@ -107,6 +108,24 @@ def test_other_pythons_are_shown_without_packages_and_simulators(installation, l
         assert text.startswith("ours = True\n") and "CANARY" not in text
         whole = testbed.shell(script, level, readable=(library,))[1]
         assert whole.count("CANARY") == 3  # shown on purpose, it is shown
+
+
+@pytest.mark.parametrize("level", CONFINED)
+def test_an_environment_whose_python_is_a_link_to_a_link_starts(tmp_path, level):
+    """As of pyenv: bin/python of the environment, python of the version, python3.12."""
+    root = tmp_path.resolve()
+    version, environment = root / "version" / "bin", root / "environment"
+    for folder in (version, environment / "bin", environment / "lib"):
+        folder.mkdir(parents=True)
+    shutil.copy("/bin/sh", version / "python3.12")
+    (version / "python").symlink_to("python3.12")
+    (environment / "bin" / "python").symlink_to(version / "python")
+    (environment / "pyvenv.cfg").touch()
+    (program := environment / "bin" / "client").write_text(f"#!{environment}/bin/python\necho it runs\n")
+    program.chmod(0o755)
+    for paths in (find_install_paths(program), environment_of(program)):
+        with AgentTestbed() as testbed:
+            assert testbed.shell(str(program), level, readable=paths.readable)[1] == "it runs\n"
 
 
 def test_simulators_are_found_by_name(tmp_path):

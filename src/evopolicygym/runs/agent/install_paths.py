@@ -19,6 +19,7 @@ from evopolicygym.sandbox.runtime import runtime
 
 SYSTEM: Final = ("/usr/", "/bin/", "/lib")
 PREFIXES: Final = ("/", "/usr", "/usr/local")
+MAX_LINKS: Final = 40  # as in the kernel
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,21 @@ class InstallPaths:
 
 def find_install_paths(program: Path) -> InstallPaths:
     roots = {_root(path) for path in (program, program.resolve(), *node_interpreter())}
-    pythons = [python.resolve() for root in roots if (python := root / "bin" / "python").exists() and _is_venv(root)]
-    libraries = [python.parent.parent / "lib" for python in pythons]
-    readable = {*_outside([*roots, *pythons]), *_own_packages(program.resolve())}
+    pythons = [python for root in roots if (python := root / "bin" / "python").exists() and _is_venv(root)]
+    libraries = [python.resolve().parent.parent / "lib" for python in pythons]
+    behind = [path for python in pythons for path in _behind_links(python)]
+    readable = {*_outside([*roots, *behind]), *_own_packages(program.resolve())}
     return InstallPaths(tuple(sorted(readable)), _outside(library for library in libraries if library.is_dir()))
+
+
+def _behind_links(path: Path) -> list[Path]:
+    """Return every path on the way from a link to its file. An environment's python may be a link to a link, and does
+    not start if one of them is hidden."""
+    chain: list[Path] = []
+    while path.is_symlink() and len(chain) < MAX_LINKS:
+        path = path.parent / os.readlink(path)
+        chain.append(path)
+    return [*chain, path.resolve()]
 
 
 def node_interpreter() -> list[Path]:
@@ -114,11 +126,11 @@ def environment_of(program: Path) -> InstallPaths | None:
         return None
     if any(Path(own).resolve().is_relative_to(root) for own in (runtime().harness, runtime().site)):
         return None
-    python = next(path for path in (root / "bin" / "python", program) if path.exists()).resolve()
-    library = python.parent.parent / "lib"
-    is_elsewhere = not python.is_relative_to(root)
+    python = next(path for path in (root / "bin" / "python", program) if path.exists())
+    library = python.resolve().parent.parent / "lib"
+    is_elsewhere = not python.resolve().is_relative_to(root)
     libraries = _outside([library]) if is_elsewhere and library.is_dir() else ()
-    return InstallPaths(_outside([root, *([python] if is_elsewhere else [])]), libraries)
+    return InstallPaths(_outside([root, *(_behind_links(python) if is_elsewhere else [])]), libraries)
 
 
 def visible_paths(files: Iterable[Path], hidden: Sequence[Path]) -> tuple[Path, ...]:

@@ -193,6 +193,7 @@ class PrivateRoot:
         return NEW_ROOT + path
 
     def link(self, path: str, target: str) -> None:
+        os.makedirs(os.path.dirname(NEW_ROOT + path), exist_ok=True)
         os.symlink(target, NEW_ROOT + path)
 
     def write(self, path: str, text: str) -> None:

@@ -46,8 +46,8 @@ IDENTITY: Final = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/host
 
 @dataclass(frozen=True)
 class VisibleFiles:
-    """Real paths. ``links`` are top-level links such as /bin; ``holes`` are hidden; ``shown`` lies beneath ``holes``
-    and is shown nevertheless."""
+    """Real paths. ``links`` are links such as /bin, with their targets; ``holes`` are hidden; ``shown`` lies beneath
+    ``holes`` and is shown nevertheless."""
 
     trees: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
@@ -65,15 +65,22 @@ class VisibleFiles:
         return tuple(tree for tree in self.trees if any(is_beneath(hole, tree) for hole in self.holes))
 
 
+def links_outside(paths: Iterable[Path], trees: tuple[str, ...]) -> list[str]:
+    """Return those of some paths that are links, unless they lie in trees that are shown anyway."""
+    real = (os.path.join(os.path.realpath(path.parent), path.name) for path in paths if path.is_symlink())
+    return [path for path in dict.fromkeys(real) if not is_within(path, trees)]
+
+
 def visible_files(sandbox: AgentSandbox) -> VisibleFiles:
     readable = outermost(os.path.realpath(path) for path in sandbox.readable)
     searched = searched_trees(sandbox.libraries)
     trees = outermost([*searched, *readable, str(sandbox.python.folder)])
     holes = holes_among(searched, readable)
     shown = dict.fromkeys([*sandbox.python.packages, *readable])
+    links = [path for path in SYSTEM if os.path.islink(path)] + links_outside(sandbox.readable, trees)
     return VisibleFiles(
         trees=trees,
-        links=tuple((path, os.readlink(path)) for path in SYSTEM if os.path.islink(path)),
+        links=tuple((path, os.readlink(path)) for path in links),
         holes=holes,
         shown=tuple(path for path in shown if is_within(path, holes) or not is_within(path, trees)),
         etc=tuple(path for path in ETC if os.path.exists(path)),
