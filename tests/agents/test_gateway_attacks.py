@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 from gateway_helpers import KEY, Kept, RawServer, ask, calls, exchanges, gateway
@@ -265,7 +266,8 @@ def test_connections_without_a_call_do_not_keep_calls_out(begun, monkeypatch):
             talk.sendall(begun.encode())
         assert ask(opened, "POST", CHAT, "{}").status == 200
         for talk in talks:
-            assert not talk.recv(1)
+            with suppress(ConnectionResetError):  # as it is closed, if the judge had not read what was sent
+                assert not talk.recv(1)
             talk.close()
 
 
