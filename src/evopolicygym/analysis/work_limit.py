@@ -26,7 +26,7 @@ class WorkLimit:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the run has too much of, in words; empty for a run within the limits."""
+        """Describe what the run has too much of; empty for a run within the limits."""
         return tuple(self._notes)
 
     @property

@@ -51,7 +51,7 @@ FLAGS_OF_SENDS: Final = {"sendto": 3, "sendmsg": 2, "sendmmsg": 3}
 
 @dataclass(frozen=True)
 class Rules:
-    """What the filter of an agent must refuse. ``own_ipc``: the agent has an IPC namespace and a private root.
+    """Facts that decide what an agent's filter refuses. ``own_ipc``: the agent has an IPC namespace and a private root.
     ``only_tcp``: what it may reach is decided by TCP port, so there must be no other way out. ``abi``: of the Landlock
     in force; None where Landlock guards no files."""
 
