@@ -1,7 +1,8 @@
-"""Play many small suites within a time limit, one for each task, and one slot for each of them.
+"""Run commands within a time limit, among them many small suites with one slot each.
 
-A suite with one slot keeps one core busy, and every run of it starts one simulator. One suite over all tasks starts a
-simulator for each run and core, and lets hidden scoring wait for other agents on the same task.
+Suites whose hidden cases differ (generated tasks, each under its own key) run side by side, one on each core. Suites
+with the same cases would wait for each other: hidden cases are not played while an agent on the same ones is alive on
+the machine. They belong into one suite, which orders its runs so.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def run_all(commands: list[list[str]], at_once: int, seconds: float) -> list[int
     def run(command: list[str]) -> int:
         core = cores.get()
         try:
-            return run_until(command, core, deadline)
+            return run_until(command, deadline, core)
         finally:
             cores.put(core)
 
@@ -60,12 +61,14 @@ def run_all(commands: list[list[str]], at_once: int, seconds: float) -> list[int
         return list(pool.map(run, commands))
 
 
-def run_until(command: list[str], core: int, deadline: float) -> int:
-    """Run a command. When the time is over, tell it to stop, and after a while to stop at once."""
+def run_until(command: list[str], deadline: float, core: int | None = None) -> int:
+    """Run a command, on one core if one is named. When the time is over, tell it to stop, and after a while to stop at
+    once."""
     if time.monotonic() > deadline:
         return TIME_IS_OVER
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | ONE_THREAD)
-    os.sched_setaffinity(process.pid, {core})  # what it starts inherits this
+    if core is not None:
+        os.sched_setaffinity(process.pid, {core})  # what it starts inherits this
     for limit in (deadline - time.monotonic(), STOP_S, STOP_S):
         try:
             return process.wait(max(0.0, limit))

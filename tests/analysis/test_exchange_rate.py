@@ -47,7 +47,9 @@ def test_curves_of_other_cases_versions_or_numbers_of_cases_do_not_count():
 
 def test_the_leaderboard_has_a_row_for_each_entrant_and_algorithm():
     (board,) = leaderboard([acrobot_run(-100.0)], [], draws=10, curves=CURVES).boards
-    assert [row[:3] for row in exchange_table(board).rows] == [(TASK, "codex m", "ars"), (TASK, "codex m", "cma-es")]
+    algorithms = sorted({curve.algorithm for curve in CURVES})
+    assert len(algorithms) > 1
+    assert [row[:3] for row in exchange_table(board).rows] == [(TASK, "codex m", name) for name in algorithms]
     (board,) = leaderboard([acrobot_run(-100.0)], [], draws=10).boards
     assert board.exchange_rates == ()
 

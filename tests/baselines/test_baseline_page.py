@@ -12,6 +12,7 @@ from evopolicygym.reference.baselines import BaselineRun, baseline_run, dump_bas
 from evopolicygym.reference.curves import CurveRecord, load_curves, stored_curves
 from evopolicygym.report.baseline_figure import baseline_figure, published_agents
 from evopolicygym.report.baseline_page import baseline_page
+from evopolicygym.report.svg import SLATE
 from evopolicygym.run_record import load
 
 CURVES = Path(__file__).parents[2] / "src/evopolicygym/reference/curves"
@@ -47,7 +48,7 @@ def test_the_figure_has_a_panel_for_each_task_and_marks_for_agents_baselines_and
     curve = CurveRecord.model_validate_json((CURVES / "core16-acrobot__ars__s0.curve.json").read_bytes())
     figure = baseline_figure(published_agents(), rows, [curve])
     drawn = figure.standalone()
-    assert drawn.count("<circle") == 16 * 4 + 4 and "ars, learning curve" in drawn
+    assert drawn.count(f'fill="{SLATE}"') == 16 * 4 + 4 and "ars, learning curve" in drawn
     assert drawn.count("<rect") == len({(row.task, row.agent) for row in rows}) + len({row.agent for row in rows})
     assert "acrobot" in drawn and "roundabout" in drawn
     assert baseline_figure({}, [], []) is None

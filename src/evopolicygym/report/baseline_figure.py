@@ -4,7 +4,7 @@ and learning curves of baselines beyond it."""
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -18,15 +18,16 @@ from evopolicygym.reference.paper import BUDGET, RANDOM, published
 from evopolicygym.reference.scales import Scale, scales
 from evopolicygym.report.svg import (
     GREY,
+    SLATE,
     Axis,
     EntrantStyle,
     Figure,
     PlotArea,
     element,
-    entrant_styles,
     group,
     legend,
     line,
+    ordered_styles,
     stroke,
     svg_text,
     tooltip,
@@ -38,8 +39,9 @@ WIDTH: Final = 1000
 PANEL: Final = (232, 168)  # width and height of a panel, with its title
 LEFT: Final = 40
 TOP: Final = 8
-LOWEST: Final = -0.2  # of the normalised score; what is beyond stands at the edge
+LOWEST: Final = -0.2  # of the normalised score; what is beyond is drawn here
 HIGHEST: Final = 1.15
+BELOW: Final = -0.32  # lower end of the axis, so that marks at the lowest score do not cover its labels
 FEWEST_EPISODES: Final = 8
 NAME: Final = "baselines"
 X_LABEL: Final = (
@@ -47,6 +49,13 @@ X_LABEL: Final = (
 )
 SPREAD: Final = 5.0  # pixels between marks that would hide each other
 TITLE: Final = "Scores against train episodes: 0 is the best trivial policy, 1 the expert"
+# Shapes of agents, about their centre; agents beyond these have the same shapes, hollow.
+SHAPES: Final = (
+    ((-4.0, -4.0), (4.0, -4.0), (0.0, 4.0)),
+    ((0.0, -4.8), (4.8, 0.0), (0.0, 4.8), (-4.8, 0.0)),
+    ((-4.0, 4.0), (4.0, 4.0), (0.0, -4.0)),
+    tuple((4.4 * math.sin(math.pi * k / 8), -4.4 * math.cos(math.pi * k / 8)) for k in range(16)),
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Panel:
-    """Drawing of one task: scores of agents (circles) and baselines (squares), and learning curves."""
+    """Drawing of one task: scores of agents (grey shapes) and baselines (squares), and learning curves."""
 
     task: str
     scale: Scale
@@ -84,13 +93,13 @@ def baseline_figure(
     panels = [panel for task in scales() if (panel := _panel(task, agents.get(task, ()), rows, curves))]
     if not panels:
         return None
-    styles = _styles(panels)
+    marks = Marks(_agents(panels), _styles(panels))
     furthest = max((point.episodes for panel in panels for curve in panel.curves for point in curve.points), default=1)
     x_range = (math.log10(FEWEST_EPISODES), math.log10(max(furthest, 10 * BUDGET)))
-    parts = [_draw(panel, index, x_range, styles) for index, panel in enumerate(panels)]
+    parts = [_draw(panel, index, x_range, marks) for index, panel in enumerate(panels)]
     bottom = TOP + PANEL[1] * math.ceil(len(panels) / COLUMNS) + 24
     parts.append(svg_text(WIDTH / 2, bottom - 6, X_LABEL, "middle"))
-    key, height = legend(list(_entries(panels, styles)), LEFT, bottom + 14, WIDTH - LEFT - 20)
+    key, height = legend(list(_entries(panels, marks)), LEFT, bottom + 14, WIDTH - LEFT - 20)
     return Figure(NAME, TITLE, WIDTH, int(bottom + height + 14), group([*parts, key]))
 
 
@@ -117,23 +126,48 @@ def _panel(
     return Panel(task, scales()[task], tuple(agents), dots, trained) if trained or dots or agents else None
 
 
+@dataclass(frozen=True)
+class Marks:
+    """What distinguishes entrants: agents by shape, in one colour; baselines by colour, the same in runs and curves."""
+
+    agents: Sequence[str]
+    styles: Mapping[str, EntrantStyle]
+
+    def agent(self, name: str, x: float, y: float) -> Markup:
+        index = self.agents.index(name)
+        corners = [f"{x + dx:.1f} {y + dy:.1f}" for dx, dy in SHAPES[index % len(SHAPES)]]
+        fill = SLATE if index < len(SHAPES) else "none"
+        return element("path", d=f"M{'L'.join(corners)}Z", fill=fill, stroke=SLATE, stroke_width=1.4)
+
+    def baseline(self, name: str, x: float, y: float) -> Markup:
+        style = self.styles[name]
+        corner = {"x": x - 3.6, "y": y - 3.6, "width": 7.2, "height": 7.2, "fill": "none"}
+        return element("rect", **corner, stroke=style.colour, stroke_width=2.0, stroke_dasharray=style.dash)
+
+
+def _agents(panels: Sequence[Panel]) -> list[str]:
+    return sorted({dot.entrant for panel in panels for dot in panel.agents})
+
+
 def _styles(panels: Sequence[Panel]) -> dict[str, EntrantStyle]:
-    names = {dot.entrant for panel in panels for dot in (*panel.agents, *panel.baselines)}
-    return entrant_styles(names | {curve.algorithm for panel in panels for curve in panel.curves})
+    """Give the baselines styles, those with learning curves first: their lines are told apart by colour alone."""
+    trained = {curve.algorithm for panel in panels for curve in panel.curves}
+    played = {dot.entrant for panel in panels for dot in panel.baselines}
+    return ordered_styles([*sorted(trained), *sorted(played - trained)])
 
 
-def _draw(panel: Panel, index: int, x_range: tuple[float, float], styles: Mapping[str, EntrantStyle]) -> Markup:
+def _draw(panel: Panel, index: int, x_range: tuple[float, float], marks: Marks) -> Markup:
     row, column = divmod(index, COLUMNS)
     left, top = LEFT + column * (PANEL[0] + 6), TOP + row * PANEL[1]
     box = PlotArea(left, top + 20, left + PANEL[0] - 18, top + PANEL[1] - 22)
     x = Axis(*x_range, box.left, box.right)
-    y = Axis(LOWEST, HIGHEST, box.bottom, box.top)
+    y = Axis(BELOW, HIGHEST, box.bottom, box.top)
     parts = [
         svg_text((box.left + box.right) / 2, top + 13, panel.task.removeprefix("core16/"), "middle"),
         *_axes(box, x, y, is_first=column == 0),
-        *(_curve(curve, panel.scale, x, y, styles[curve.algorithm]) for curve in panel.curves),
-        *_dots(panel.baselines, panel.scale, x, y, styles, is_agent=False),
-        *_dots(panel.agents, panel.scale, x, y, styles, is_agent=True),
+        *(_curve(curve, panel.scale, x, y, marks.styles[curve.algorithm]) for curve in panel.curves),
+        *_dots(panel.baselines, panel.scale, x, y, marks.baseline),
+        *_dots(panel.agents, panel.scale, x, y, marks.agent),
     ]
     return group(parts)
 
@@ -166,30 +200,23 @@ def _curve(curve: CurveRecord, scale: Scale, x: Axis, y: Axis, style: EntrantSty
 
 
 def _dots(
-    dots: Sequence[Dot], scale: Scale, x: Axis, y: Axis, styles: Mapping[str, EntrantStyle], is_agent: bool
+    dots: Sequence[Dot], scale: Scale, x: Axis, y: Axis, mark: Callable[[str, float, float], Markup]
 ) -> Iterator[Markup]:
     """Draw marks side by side, in the order of their names."""
     for index, dot in enumerate(sorted(dots, key=lambda dot: dot.entrant)):
         at = x(math.log10(max(dot.episodes, FEWEST_EPISODES))) + SPREAD * (index - (len(dots) - 1) / 2)
         text = tooltip(f"{dot.entrant}: {number(dot.score)} after {number(dot.episodes)} episodes")
-        yield group([text, _mark(at, y(_height(dot.score, scale)), styles[dot.entrant], is_agent)])
-
-
-def _mark(x: float, y: float, style: EntrantStyle, is_agent: bool) -> Markup:
-    if is_agent:
-        return element("circle", cx=x, cy=y, r=4.2, fill=style.colour)
-    corner = {"x": x - 3.6, "y": y - 3.6}
-    return element("rect", **corner, width=7.2, height=7.2, fill="none", stroke=style.colour, stroke_width=2.0)
+        yield group([text, mark(dot.entrant, at, y(_height(dot.score, scale)))])
 
 
 def _height(score: float, scale: Scale) -> float:
     return min(max(scale.normalise(score), LOWEST), HIGHEST)
 
 
-def _entries(panels: Sequence[Panel], styles: Mapping[str, EntrantStyle]) -> Iterator[tuple[Markup, str]]:
-    for name in sorted({dot.entrant for panel in panels for dot in panel.agents}):
-        yield _mark(0.0, 0.0, styles[name], is_agent=True), name
+def _entries(panels: Sequence[Panel], marks: Marks) -> Iterator[tuple[Markup, str]]:
+    for name in marks.agents:
+        yield marks.agent(name, 0.0, 0.0), name
     for name in sorted({dot.entrant for panel in panels for dot in panel.baselines}):
-        yield _mark(0.0, 0.0, styles[name], is_agent=False), f"{name} in a run"
+        yield marks.baseline(name, 0.0, 0.0), f"{name} in a run"
     for name in sorted({curve.algorithm for panel in panels for curve in panel.curves}):
-        yield stroke(styles[name]), f"{name}, learning curve"
+        yield stroke(marks.styles[name]), f"{name}, learning curve"

@@ -43,8 +43,8 @@ action, computed by the same small network in numpy that the search methods subm
 FIGURE: Final = f"""
 ![Scores of agents and baselines against train episodes, one panel for each task](images/{NAME}.svg)
 
-Circles are the agents of the paper, squares the baselines after as many episodes, lines trainings beyond them. A score
-below the panel stands at its edge. `evopolicygym report` draws the same with the entrants of your runs.
+Grey shapes are the agents of the paper, squares the baselines after as many episodes, lines trainings beyond them. A
+score below -0.2 is drawn there. `evopolicygym report` draws the same with the entrants of your runs.
 """
 SEARCH: Final = """
 ## Scores after 128 episodes

@@ -159,6 +159,7 @@ VERMILION: Final = "#D55E00"
 SKY: Final = "#56B4E9"
 PURPLE: Final = "#CC79A7"
 GREY: Final = "#8A8F98"
+SLATE: Final = "#66707C"  # seen on light and dark pages
 COLOURS: Final = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 DASHES: Final = ("none", "6 3", "2 3", "8 3 2 3")
 
@@ -176,10 +177,15 @@ PLAIN: Final = EntrantStyle(GREY, "none")  # of rows that are no entrants
 
 
 def entrant_styles(names: Iterable[str], about: Mapping[str, str] = MappingProxyType({})) -> dict[str, EntrantStyle]:
-    """Assign a style to each entrant. When the colours are used up, the dashes change."""
+    """Assign a style to each entrant, in the order of their names."""
+    return ordered_styles(sorted(set(names)), about)
+
+
+def ordered_styles(names: Sequence[str], about: Mapping[str, str] = MappingProxyType({})) -> dict[str, EntrantStyle]:
+    """Assign a style to each of these names. When the colours are used up, the dashes change."""
     return {
         name: EntrantStyle(COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)], about.get(name, ""))
-        for i, name in enumerate(sorted(set(names)))
+        for i, name in enumerate(names)
     }
 
 
