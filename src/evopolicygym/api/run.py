@@ -91,7 +91,8 @@ def run(
         budget: Training episodes in all (default 128).
         seed: The agent's seed. Cases do not depend on it.
         name: The entrant's name in tables, figures and pages (default: that of the agent, with its model).
-        folder: The run's folder (default: a new one in ``runs/``). A run that was interrupted there continues.
+        folder: The run's folder (default: a new one in ``runs/``). A run that was interrupted there continues; the
+            other arguments must be those it was opened with (``resume`` needs the folder alone).
         model, model_url, options: The model, another address of its API, and options of the client.
         seeds, seal_key: ``sealed`` cases from your sealing key, or the public ones of the ``paper``.
         validation_cases, heldout_cases: How many hidden cases select (default 16) and measure (default 32).
@@ -149,11 +150,21 @@ def run(
     given = given_settings(task, options_given, settings)
     root = Path(folder) if folder is not None else new_folder(given, settings)
     with ExitStack() as stack:
-        setup = _setup(agent, settings, stack)
-        play_to_outcome(root, setup, given, lambda owner: _reporting(owner, progress, notice or warnings.warn))
+        return play_and_load(root, _setup(agent, settings, stack), given, progress, notice)
+
+
+def play_and_load(
+    root: Path,
+    setup: AgentSetup | PythonAgentSetup,
+    given: Mapping[str, Any],
+    progress: Callable[[RunProgress], object] | None,
+    notice: Callable[[str], object] | None,
+) -> Run:
+    """Play a run to its outcome and return it; for the callers of ``run`` and ``resume``, who get the warnings."""
+    play_to_outcome(root, setup, given, lambda owner: _reporting(owner, progress, notice or warnings.warn))
     played = load_run(root)
     if failure := _agent_failure(played):
-        notice(failure) if notice else warnings.warn(failure, stacklevel=2)
+        notice(failure) if notice else warnings.warn(failure, stacklevel=3)
     return played
 
 

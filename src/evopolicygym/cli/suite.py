@@ -25,7 +25,6 @@ from evopolicygym.errors import RunSuspended, UserError
 from evopolicygym.runs.run_status import has_outcome
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import worker as run_worker
-from evopolicygym.suites.estimate import estimate
 from evopolicygym.suites.preflight import PreflightReport
 from evopolicygym.suites.scheduler import Scheduler
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
@@ -125,7 +124,7 @@ def _show(progress: api.SuiteProgress, json: bool, verbose: bool = False) -> Non
 
 def _show_plan(prepared: api.PreparedSuite, report: PreflightReport, json: bool) -> NoReturn:
     """Show what would be done. Exit with 1 if something that was asked for cannot be played."""
-    costs = estimate(prepared.planned, prepared.progress().rows, prepared.folder.root.parent)
+    costs = prepared.estimate()
     if json:
         print_json(costs.facts() | {"preflight": report.as_dict()})
     else:
