@@ -119,9 +119,9 @@ class RlTrainer:
             arrays[f"b{number}"] = layer.bias.detach().numpy().astype(float)
         return Actor(arrays)
 
-    def train(self, until_steps: int, tell: Callable[[], object]) -> None:
+    def train(self, until_steps: int, report: Callable[[], object]) -> None:
         def after_step(*_: object) -> bool:
-            tell()
+            report()
             if time.monotonic() - self._saved > SAVE_EVERY_S:
                 self.save()
             return True
