@@ -116,7 +116,8 @@ def _check(algorithm: str, steps: int, seed: int, hidden: int) -> None:
     if algorithm in ALGORITHMS:
         check_installed(algorithm)
     if algorithm in ALGORITHMS and hidden:
-        raise UserError(f"{algorithm} has the network of Stable-Baselines3", "Leave --hidden out.")
+        text = f"{algorithm} has the network of Stable-Baselines3: --hidden is for search methods"
+        raise UserError(text, "Leave it out.")
     for name, value, least in (("steps", steps, 1), ("seed", seed, 0), ("hidden", hidden, 0)):
         if value < least:
             raise UserError(f"{name} is {value}", f"It is at least {least}.")

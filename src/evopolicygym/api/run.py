@@ -212,7 +212,7 @@ def _agent_settings(
     if callable(agent):
         return _function_settings(agent, options)
     if not isinstance(agent, Sequence):
-        raise UserError(f"agent is a name, a list of words or a function (got: {agent!r})")
+        raise UserError(f"agent must be a name, a list of words or a function (got: {agent!r})")
     if agent == COMMAND:
         raise UserError("the command is missing", 'Pass it as a list: agent=["./my-agent.sh", "--fast"].')
     if isinstance(agent, str):

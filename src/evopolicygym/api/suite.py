@@ -246,7 +246,7 @@ def check_ready(report: PreflightReport, skip_unready: bool) -> dict[str, str]:
     lines = "\n".join(
         f"  {check.kind} {check.name}: {check.detail}{remedy}" for check, remedy in zip(failed, remedies, strict=True)
     )
-    skip = " To play the other runs now, add --skip-unready." if report.can_start else ""
+    skip = " To play the other runs now, add --skip-unready (skip_unready=True)." if report.can_start else ""
     raise UserError(
         f"{pluralize(len(report.unready), 'run')} of this suite cannot be played here:\n{lines}"
         if report.can_start

@@ -171,9 +171,9 @@ def load_transitions(buffer: Any, file: Path) -> None:
 
 def _check_actions(name: str, task: Task, is_choice: bool) -> None:
     if name == "sac" and is_choice:
-        raise UserError(f"sac needs continuous actions, and those of {task.id} are a choice", "Use --algo dqn.")
+        raise UserError(f"sac needs continuous actions; those of {task.id} are discrete", "Use --algo dqn.")
     if name == "dqn" and not is_choice:
-        raise UserError(f"dqn needs a choice of actions, and those of {task.id} are continuous", "Use --algo sac.")
+        raise UserError(f"dqn needs discrete actions; those of {task.id} are continuous", "Use --algo sac.")
 
 
 def make_vec_env(pool: EnvironmentPool, shape: NetworkShape, is_choice: bool) -> Any:

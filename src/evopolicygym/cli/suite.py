@@ -157,7 +157,8 @@ def _conclude(scheduler: Scheduler, prepared: api.PreparedSuite, options: str, j
     unscored = sum(not row.is_over for row in rows)
     if others := len(suite_folder.others(prepared.planned)):
         runs = _relative(suite_folder.root / "runs")
-        print_hint(f"{others} more in {runs} are not in this suite; the leaderboard of the folder counts them")
+        other_runs = pluralize(others, "other run")
+        print_hint(f"not in this suite, but on the leaderboard of its folder: {other_runs} in {runs}")
     if scheduler.is_capped and unscored:
         print_hint(
             "the suite's cap is reached: no new run was started; raise --max-tokens, --max-cost or --max-requests"

@@ -333,7 +333,7 @@ def check_url(url: str | None) -> None:
         is_valid = False
     if not is_valid:
         raise UserError(
-            f"{url!r} is no address of a model's API",
+            f"{url!r} is not an address of a model's API",
             "Write the whole URL, such as http://127.0.0.1:8000/v1 or https://HOST/v1.",
         )
 
