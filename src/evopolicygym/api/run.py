@@ -161,7 +161,7 @@ def play_and_load(
     notice: Callable[[str], object] | None,
 ) -> Run:
     """Play a run to its outcome and return it; for the callers of ``run`` and ``resume``, who get the warnings."""
-    play_to_outcome(root, setup, given, lambda owner: _reporting(owner, progress, notice or warnings.warn))
+    play_to_outcome(root, setup, given, lambda owner: _reporting(owner, setup, progress, notice or warnings.warn))
     played = load_run(root)
     if failure := _agent_failure(played):
         notice(failure) if notice else warnings.warn(failure, stacklevel=3)
@@ -306,13 +306,23 @@ def complete(playing: Coroutine[Any, Any, None]) -> None:
         raise raised[0]
 
 
-@contextmanager
-def _reporting(
-    owner: OpenRun, progress: Callable[[RunProgress], object] | None, notice: Callable[[str], object]
-) -> Iterator[None]:
+def notify_at_start(owner: OpenRun, setup: AgentSetup | PythonAgentSetup, notice: Callable[[str], object]) -> None:
+    """Call ``notice`` with each warning that is known before the agent starts."""
     if owner.notice:
         notice(owner.notice)
+    for text in setup.notices(owner.paths):
+        notice(text)
     report_refused_nodes(owner.judge.context.engine.nodes, notice)
+
+
+@contextmanager
+def _reporting(
+    owner: OpenRun,
+    setup: AgentSetup | PythonAgentSetup,
+    progress: Callable[[RunProgress], object] | None,
+    notice: Callable[[str], object],
+) -> Iterator[None]:
+    notify_at_start(owner, setup, notice)
     if progress is None:
         yield
         return

@@ -8,12 +8,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.api.evaluate import report_refused_nodes
-from evopolicygym.api.run import new_folder, play_to_outcome
+from evopolicygym.api.run import new_folder, notify_at_start, play_to_outcome
 from evopolicygym.cli.missing_anchors import MissingAnchors, add_missing_anchors
 from evopolicygym.cli.options import TASK_HELP, pair
 from evopolicygym.cli.output import print_hint
@@ -42,7 +41,6 @@ from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.agent.setup import AgentSetup, set_up_agent
-from evopolicygym.runs.agent.shell_variables import shell_note
 from evopolicygym.runs.open_run import OpenRun, resume_settings
 from evopolicygym.runs.options import agent_settings, given_settings
 from evopolicygym.runs.progress import RunWatch
@@ -51,8 +49,6 @@ from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineN
 from evopolicygym.runs.trust import check_grants, granted_options, is_same_command, is_signed_here
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name
-
-BESIDE: Final = "put what it needs into a folder of its own, or add --show PATH"
 
 
 def run(
@@ -191,13 +187,7 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
         yield
         return
     print_hint(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
-    if note := shell_note(setup.settings):
-        print_hint(note)
-    if run.notice:
-        print_hint(run.notice)
-    for path in setup.files_shown_alone(run.paths):
-        print_hint(f"the agent sees {path} but not the files beside it: {BESIDE}")
-    report_refused_nodes(run.judge.context.engine.nodes, print_hint)
+    notify_at_start(run, setup, print_hint)
     watch = RunWatch(run.judge)
     with show_progress(lambda: run_progress_status(watch.look())):
         yield
