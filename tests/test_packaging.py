@@ -42,7 +42,7 @@ def test_set_up_installs_locked_versions_alone():
 
 def test_tests_that_scripts_name_exist():
     """Renamed test files would be left out of them without a word, or fail only in CI."""
-    scripts = ("Makefile", ".ci/run", "tests/elsewhere", "CONTRIBUTING.md")
+    scripts = ("Makefile", ".ci/run", "tests/simulate_other_machines", "CONTRIBUTING.md")
     named = {name for file in scripts for name in re.findall(r"\btests/[\w/]+(?:\.py)?", (ROOT / file).read_text())}
     assert len(named) > 10 and not [name for name in named if not (ROOT / name).exists()]
 

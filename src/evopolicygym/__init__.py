@@ -10,17 +10,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from evopolicygym.api.agents import check_agent, list_agents
+    from evopolicygym.api.agents import check_agent, check_model_server, list_agents, try_agent
+    from evopolicygym.api.baseline import baseline_curve
     from evopolicygym.api.enter import enter
     from evopolicygym.api.evaluate import evaluate
     from evopolicygym.api.finish import finish, score, verify
+    from evopolicygym.api.machine import MachineReport, check_machine
     from evopolicygym.api.report import Report, write_report
     from evopolicygym.api.results import Run, Runs, import_runs, load_run, load_runs
+    from evopolicygym.api.resume import resume
     from evopolicygym.api.run import run
+    from evopolicygym.api.seal_keys import SealKey, create_seal_key, load_seal_key
     from evopolicygym.api.serve import ServedRun, serve
     from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard, reproduce
-    from evopolicygym.api.suite import SuiteProgress, preflight, run_suite, suite_status
-    from evopolicygym.api.tasks import TaskDescription, check_task, describe_task, list_tasks, load_task
+    from evopolicygym.api.suite import SuiteProgress, estimate_suite, preflight, run_suite, suite_status
+    from evopolicygym.api.tasks import (
+        MeasuredAnchors,
+        NovelTasksReport,
+        TaskDescription,
+        check_novel_tasks,
+        check_task,
+        describe_task,
+        list_tasks,
+        load_task,
+        measure_anchors,
+    )
     from evopolicygym.api.transcript import RunTranscript, tail, transcript
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
     from evopolicygym.errors import Fault, RunSuspended, UserError
@@ -35,6 +49,9 @@ __all__ = [
     "Evaluation",
     "Fault",
     "Feedback",
+    "MachineReport",
+    "MeasuredAnchors",
+    "NovelTasksReport",
     "PolicyNotLoaded",
     "Report",
     "Run",
@@ -43,6 +60,7 @@ __all__ = [
     "RunSuspended",
     "RunTranscript",
     "Runs",
+    "SealKey",
     "ServedRun",
     "SubmissionRefused",
     "SuiteProgress",
@@ -52,11 +70,17 @@ __all__ = [
     "Workspace",
     "__version__",
     "analyze",
+    "baseline_curve",
     "check_agent",
+    "check_machine",
+    "check_model_server",
+    "check_novel_tasks",
     "check_task",
     "compare",
+    "create_seal_key",
     "describe_task",
     "enter",
+    "estimate_suite",
     "evaluate",
     "finish",
     "import_runs",
@@ -65,9 +89,12 @@ __all__ = [
     "list_tasks",
     "load_run",
     "load_runs",
+    "load_seal_key",
     "load_task",
+    "measure_anchors",
     "preflight",
     "reproduce",
+    "resume",
     "run",
     "run_suite",
     "score",
@@ -75,22 +102,37 @@ __all__ = [
     "suite_status",
     "tail",
     "transcript",
+    "try_agent",
     "verify",
     "write_report",
 ]
 
 _MODULES: Final = {
-    "api.agents": ("check_agent", "list_agents"),
+    "api.agents": ("check_agent", "check_model_server", "list_agents", "try_agent"),
+    "api.baseline": ("baseline_curve",),
     "api.enter": ("enter",),
     "api.evaluate": ("evaluate",),
     "api.finish": ("finish", "score", "verify"),
+    "api.machine": ("MachineReport", "check_machine"),
     "api.report": ("Report", "write_report"),
     "api.results": ("Run", "Runs", "import_runs", "load_run", "load_runs"),
+    "api.resume": ("resume",),
     "api.run": ("run",),
+    "api.seal_keys": ("SealKey", "create_seal_key", "load_seal_key"),
     "api.serve": ("ServedRun", "serve"),
     "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard", "reproduce"),
-    "api.suite": ("SuiteProgress", "preflight", "run_suite", "suite_status"),
-    "api.tasks": ("TaskDescription", "check_task", "describe_task", "list_tasks", "load_task"),
+    "api.suite": ("SuiteProgress", "estimate_suite", "preflight", "run_suite", "suite_status"),
+    "api.tasks": (
+        "MeasuredAnchors",
+        "NovelTasksReport",
+        "TaskDescription",
+        "check_novel_tasks",
+        "check_task",
+        "describe_task",
+        "list_tasks",
+        "load_task",
+        "measure_anchors",
+    ),
     "api.transcript": ("RunTranscript", "tail", "transcript"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
     "errors": ("Fault", "RunSuspended", "UserError"),

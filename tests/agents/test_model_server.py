@@ -39,7 +39,7 @@ def test_a_server_is_asked_what_it_can_do(monkeypatch):
 def test_a_server_is_usable_by_a_client_whose_api_it_has(agent, model, path, is_usable):
     """And whose base URL it is given: Gemini's has no version; Anthropic's may have one."""
     with ScriptedModel() as server:
-        abilities = check_model_server(agent, server.url + path, model)
+        abilities = check_model_server(agent, server.url + path, model=model)
     assert abilities.is_usable is is_usable and len(abilities.apis) == (4 if agent == "gemini" else 3)
     assert abilities.needed == {"gemini": "gemini", "claude": "anthropic-messages"}[agent]
     assert all(api.reports_usage for api in abilities.apis if api.api == abilities.needed) is is_usable

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import doctest
 import inspect
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from types import FunctionType
 import pytest
 
 import evopolicygym
+from evopolicygym.cli.main import COMMANDS
 
 TESTS = Path(__file__).parents[1]
 GOLDEN = Path(__file__).with_name("signatures.txt")
@@ -40,6 +42,16 @@ def test_all_names_exist_and_dir_shows_them():
     assert all(getattr(evopolicygym, name) is not None for name in evopolicygym.__all__)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         evopolicygym.nothing  # noqa: B018
+
+
+def test_every_command_is_a_function():
+    """docs/python.md has a table of both: what a command does, a program can do, too."""
+    rows = re.findall(
+        r"^\| (`.+) \| (`.+) \|$", (TESTS.parent / "docs/python.md").read_text().partition("\n## ")[0], re.M
+    )
+    commands, functions = (set(re.findall(r"`([\w-]+)", " ".join(cells))) for cells in zip(*rows, strict=True))
+    assert commands >= set(COMMANDS) - {"docs"}
+    assert functions <= set(FUNCTIONS) and set(FUNCTIONS) - functions == {"load_run", "load_runs"}
 
 
 def test_signatures_are_stable():

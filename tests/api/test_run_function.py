@@ -396,7 +396,7 @@ def test_names_and_commands_play_too(tmp_path):
         ("codecs", {}, "there is no agent 'codecs'"),
         ("command", {}, "Pass it as a list"),
         ([], {}, "--agent command needs a program"),
-        (3, {}, r"^agent is a name, a list of words or a function \(got: 3\)$"),
+        (3, {}, r"^agent must be a name, a list of words or a function \(got: 3\)$"),
         (None, {}, r"\(got: None\)"),
         ("starter", {"budget": 0}, r"^budget must be at least 1 \(got: 0\)$"),
         ("starter", {"max_hours": -1.0}, r"^max_hours must be greater than 0 \(got: -1.0\)$"),

@@ -17,8 +17,10 @@ from command_server import COMMAND
 from command_server import run_command as run
 from conftest import policy_source, write_policy
 from evopolicygym.analysis.formatting import pluralize
-from evopolicygym.cli import doctor
-from evopolicygym.cli.doctor import HEALTH, _exposure, exit_code, import_errors, policy_level
+from evopolicygym.api.machine import HEALTH, MachineReport
+from evopolicygym.cli.doctor import exit_code
+from evopolicygym.execution import machine_checks
+from evopolicygym.execution.machine_checks import _exposure, import_errors, policy_level
 from evopolicygym.sandbox.agent.visible_files import Exposure
 from evopolicygym.sandbox.probes import Probe
 from evopolicygym.tasks import pins, simulator
@@ -335,7 +337,7 @@ def test_doctor():
 def test_doctor_exits_with_0_also_when_level_a_alone_is_missing(works, broken, code):
     isolation = [Probe("user namespaces", "A" in works), *(Probe(f"level {level}", level in works) for level in "AB")]
     sections = {name: [Probe(name, name not in broken)] for name in (*HEALTH, "rendering", "agents")}
-    assert exit_code(policy_level(isolation), sections) == code
+    assert exit_code(MachineReport({}, sections, policy_level(isolation), {})) == code
 
 
 def test_doctor_names_what_is_missing_or_broken_and_its_remedy(tmp_path):
@@ -361,7 +363,7 @@ def test_packages_that_crash_or_hang_their_process_are_named(tmp_path, monkeypat
     errors = import_errors(["json", "crashing", "printing", "no_such_module"])
     assert errors["json"] == errors["printing"] == "" and "exit code -6" in errors["crashing"]
     assert "No module named 'no_such_module'" in errors["no_such_module"]
-    monkeypatch.setattr(doctor, "IMPORT_TIMEOUT_S", 2.0)
+    monkeypatch.setattr(machine_checks, "IMPORT_TIMEOUT_S", 2.0)
     assert "did not end" in import_errors(["hanging"])["hanging"]
 
 

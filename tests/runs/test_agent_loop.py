@@ -32,7 +32,6 @@ def after(*events: Turned | Suspended, limits: AgentLimits = AgentLimits()) -> D
 
 def test_the_first_prompt_opens_a_session():
     assert after() == PromptAgent(None)
-    assert after().is_opening
 
 
 def test_an_agent_that_submits_is_prompted_again():

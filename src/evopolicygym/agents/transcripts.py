@@ -186,13 +186,13 @@ def split_at_submissions(
     None if one of the submissions is never named.
     """
     parts: list[list[TranscriptEvent]] = [[]]
-    found = 0
+    named = 0
     for event in events:
         parts[-1].append(event)
-        while found < len(submissions) and submissions[found] in event.submissions:
-            found += 1
+        while named < len(submissions) and submissions[named] in event.submissions:
+            named += 1
             parts.append([])
-    return None if found < len(submissions) else parts
+    return None if named < len(submissions) else parts
 
 
 def tokens_by_part(parts: Sequence[Sequence[TranscriptEvent]], kind: str, metered: int) -> list[int] | None:

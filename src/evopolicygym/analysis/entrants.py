@@ -193,7 +193,7 @@ def _settings(key: _Key) -> dict[str, str]:
 
 
 def _notes(keys: Iterable[_Key]) -> dict[_Key, str]:
-    """Say of each entrant what tells it from the others that want its name."""
+    """Return, for each entrant, the facts that differ between it and the others of its name."""
     alike: dict[str, list[_Key]] = defaultdict(list)
     for key in keys:
         alike[key[0]].append(key)
@@ -201,16 +201,16 @@ def _notes(keys: Iterable[_Key]) -> dict[_Key, str]:
     for group in alike.values():
         facts = {key: {"agent": key[1][0], **_settings(key)} for key in group}
         values: dict[str, list[str]] = defaultdict(list)
-        for known in facts.values():
-            for name, value in known.items():
+        for own_facts in facts.values():
+            for name, value in own_facts.items():
                 values[name].append(value)
         differing = [name for name, given in values.items() if len(given) < len(group) or len(set(given)) > 1]
         chosen = frozenset(differing)
-        for key, known in facts.items():
-            own = [name for name in known if name in chosen]
-            others = islice((name for name in differing if name not in known), SHOWN)
-            shown = islice(chain(own, others), SHOWN)
-            notes[key] = ", ".join(f"{name} {known.get(name, 'default')}" for name in shown)
+        for key, own_facts in facts.items():
+            set_here = [name for name in own_facts if name in chosen]
+            set_by_others = islice((name for name in differing if name not in own_facts), SHOWN)
+            shown = islice(chain(set_here, set_by_others), SHOWN)
+            notes[key] = ", ".join(f"{name} {own_facts.get(name, 'default')}" for name in shown)
     return notes
 
 

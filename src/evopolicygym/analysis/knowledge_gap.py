@@ -152,3 +152,13 @@ def _task_gap(task: str, plain: Sequence[RunScore], disguised: Sequence[RunScore
 
 def _matrix(scores: Sequence[RunScore]) -> Matrix:
     return np.array([score.returns for score in scores], dtype=np.float64)
+
+
+def is_in_gap(gaps: Iterable[KnowledgeGap], first: str, second: str, task: str) -> bool:
+    """Whether two sides of a comparison are one entrant whose knowledge gap on this task is among ``gaps``. Labels of
+    such sides are the entrant and a path."""
+    return any(
+        all(label.startswith(f"{gap.entrant} (") for label in (first, second))
+        and any(measured.task == task for measured in gap.tasks)
+        for gap in gaps
+    )

@@ -71,7 +71,7 @@ def try_agent(
     *,
     model: str | None = None,
     model_url: str | None = None,
-    model_ca: Path | None = None,
+    model_ca: str | os.PathLike[str] | None = None,
     model_headers: Mapping[str, str] | None = None,
 ) -> Turn:
     """Play one tiny turn of an agent in its sandbox, as `evopolicygym agent check NAME --live` does. It asks the model
@@ -86,6 +86,20 @@ def try_agent(
 
     Raises:
         UserError: The agent cannot be started here.
+
+    >>> import evopolicygym, pathlib, tempfile
+    >>> client = pathlib.Path(tempfile.mkdtemp(), "echo.toml")
+    >>> _ = client.write_text(r'''
+    ... title = "A client that answers without a model"
+    ... program = "sh"
+    ... argv = ["${program}", "-c", "echo ready"]
+    ... turns = "once"
+    ... text = [{ line = "(.+)" }]
+    ... version = []
+    ... ''')
+    >>> turn = evopolicygym.try_agent(client)
+    >>> turn.text, turn.failure
+    ('ready', None)
     """
     from evopolicygym.runs.agent.shell_variables import shell_model_url
     from evopolicygym.runs.settings import AgentSettings
@@ -97,7 +111,7 @@ def try_agent(
         name=name,
         model=model,
         base_url=url,
-        ca_file=model_ca,
+        ca_file=Path(model_ca) if model_ca else None,
         headers=dict(model_headers or {}),
         retries=0,
         patience_minutes=0,
@@ -135,25 +149,30 @@ def play_live_turn(settings: AgentSettings) -> Turn:
 
 def check_model_server(
     agent: str | os.PathLike[str],
-    url: str,
+    model_url: str,
+    *,
     model: str | None = None,
-    ca_file: Path | None = None,
-    headers: Mapping[str, str] | None = None,
+    model_ca: str | os.PathLike[str] | None = None,
+    model_headers: Mapping[str, str] | None = None,
 ) -> ServerAbilities:
     """Ask a model's server what it can do: its list of models, and one tiny call in each API.
 
     Args:
-        agent: Whose key is used, if one is set.
-        url: The base URL, as ``run`` takes it.
-        model: The model to ask; the first of the server's list if there is none.
-        ca_file: Certificates to trust, too.
-        headers: Headers to add; the values are names of variables.
+        agent: A name of ``list_agents``, or a client file. Its key is used if the variable is set.
+        model_url: The base URL, as ``run`` takes it.
+        model: The model to ask (default: the first of the server's list).
+        model_ca, model_headers: As for ``run``.
 
     Returns:
         A ``ServerAbilities``: ``is_usable`` by this agent, ``models``, and what happened in each of the ``apis``.
 
     Raises:
-        UserError: The URL, the file or a variable is no good.
+        UserError: There is no such agent, the URL is not one, the file cannot be read, or a variable is not set.
+
+    >>> import evopolicygym
+    >>> server = evopolicygym.check_model_server("model", "http://127.0.0.1:9/v1")
+    >>> server.is_usable, server.models
+    (False, None)
     """
     from evopolicygym.agents import definitions
     from evopolicygym.gateway.abilities import ask_server
@@ -161,13 +180,13 @@ def check_model_server(
     from evopolicygym.runs.agent.gateway import variable_values
     from evopolicygym.runs.agent.setup import check_url
 
-    check_url(url)
+    check_url(model_url)
     client = definitions.load(os.fspath(agent))
     key = next((key for name in client.keys if (key := os.environ.get(name))), None)
     provider, _, name = (model or "").partition("/")
     is_prefixed = provider in {*client.providers, *(vendor.provider for vendor in client.vendors)} and name
     vendor = client.vendor(model, client.keys)
-    server = ModelServer(url, key, variable_values(headers or {}), ca_file)
+    server = ModelServer(model_url, key, variable_values(model_headers or {}), Path(model_ca) if model_ca else None)
     return ask_server(server, name if is_prefixed else model, vendor.api if vendor else "")
 
 

@@ -48,7 +48,9 @@ def baseline_curve(
             interrupted, and returns a complete one as it is.
         seeds, seal_key: Which cases, as in ``evaluate``.
         validation_cases, heldout_cases: How many hidden cases every checkpoint plays.
-        jobs: Processes that play episodes (default: the cores of this machine). The result does not depend on it.
+        jobs: Processes that play episodes (default: the cores of this machine). The result does not depend on it. More
+            than one are started by importing the calling script again: guard its code by
+            ``if __name__ == "__main__":``.
         progress: Called with a ``CurveProgress`` every few seconds.
 
     Returns:
@@ -56,6 +58,14 @@ def baseline_curve(
 
     Raises:
         UserError: An argument is wrong, or the folder holds the record of another training.
+
+    >>> import evopolicygym, tempfile
+    >>> record = evopolicygym.baseline_curve(
+    ...     "core16/acrobot", "random-search", steps=1000, folder=tempfile.mkdtemp(), validation_cases=1,
+    ...     heldout_cases=1, jobs=1,
+    ... )
+    >>> record.seed, record.points[-1].steps >= 1000
+    (0, True)
     """
     from evopolicygym.baselines.curve import CurvePlan, train_curve
     from evopolicygym.baselines.rl import ALGORITHMS, RlTrainer
@@ -106,7 +116,8 @@ def _check(algorithm: str, steps: int, seed: int, hidden: int) -> None:
     if algorithm in ALGORITHMS:
         check_installed(algorithm)
     if algorithm in ALGORITHMS and hidden:
-        raise UserError(f"{algorithm} has the network of Stable-Baselines3", "Leave --hidden out.")
+        text = f"{algorithm} has the network of Stable-Baselines3: --hidden is for search methods"
+        raise UserError(text, "Leave it out.")
     for name, value, least in (("steps", steps, 1), ("seed", seed, 0), ("hidden", hidden, 0)):
         if value < least:
             raise UserError(f"{name} is {value}", f"It is at least {least}.")

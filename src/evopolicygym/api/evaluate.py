@@ -107,7 +107,7 @@ def evaluate(
     settings = _settings(named, seeds, _path(seal_key), text, variant)
     shown_task, splits = settings.seen(named), settings.splits()
     chosen = splitting.cases(splits, shown_task.id, chosen_split, _indices(cases, chosen_split))
-    salt_of = _salt_of(salt, _path(seal_key))
+    salt_of = _salt_of(salt, _path(seal_key), notify)
     for mismatch in pins.version_mismatches(pins.distributions(shown_task.requires)):
         notify(mismatch)
     kind = _engine(shown_task, min(checked_jobs(jobs), len(chosen)), isolation, engine, ray_address)
@@ -217,7 +217,7 @@ def _indices(cases: str | Sequence[int] | None, split: Split) -> list[int]:
     return indices
 
 
-def _salt_of(given: str | None, seal_key: Path | None) -> Callable[[Checkpoint], str]:
+def _salt_of(given: str | None, seal_key: Path | None, notify: Callable[[str], object]) -> Callable[[Checkpoint], str]:
     """Return how the salt follows from the checkpoint: as given, else by the sealing key, else drawn for this time."""
     from evopolicygym.tasks.sealing import load_key
     from evopolicygym.tasks.splits import evaluation_salt, new_salt, parse_salt
@@ -227,8 +227,12 @@ def _salt_of(given: str | None, seal_key: Path | None) -> Callable[[Checkpoint],
         return lambda _: chosen
     try:
         key = load_key(seal_key)
-    except UserError:
+    except UserError as error:
         drawn = new_salt()
+        notify(
+            f"{error.message}: a policy that draws random numbers gets others each time it is evaluated. "
+            f"To repeat this evaluation, add --salt {drawn} (salt=)"
+        )
         return lambda _: drawn
     return lambda checkpoint: evaluation_salt(key, checkpoint.hash)
 

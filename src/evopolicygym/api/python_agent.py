@@ -18,7 +18,7 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -236,9 +236,14 @@ class PythonAgentSetup:
             "seed": self.settings.seed,
             "settings": self.settings.behaviour() | ({"sha256": digest} if digest else {}),
         }
-        stands = agent_isolation(self.settings.levels[0], self.settings.network)
-        held = {"level": stands.level, "network": stands.network, "residues": (*RESIDUES, *stands.residues)}
-        return {"agent": agent, "agent_isolation": held}
+        achieved = agent_isolation(self.settings.levels[0], self.settings.network)
+        residues = (*RESIDUES, *achieved.residues)
+        isolation = {"level": achieved.level, "network": achieved.network, "residues": residues}
+        return {"agent": agent, "agent_isolation": isolation}
+
+    def notices(self, paths: RunPaths) -> Iterable[str]:
+        """Return nothing: the caller passed the function, and knows what it sees."""
+        return ()
 
     def make_runner(self, paths: RunPaths, api_url: str, rate_limits: RateLimitGroup) -> PythonAgent:
         seed = {SEED: str(self.settings.seed)}

@@ -91,7 +91,8 @@ def run(
         budget: Training episodes in all (default 128).
         seed: The agent's seed. Cases do not depend on it.
         name: The entrant's name in tables, figures and pages (default: that of the agent, with its model).
-        folder: The run's folder (default: a new one in ``runs/``). A run that was interrupted there continues.
+        folder: The run's folder (default: a new one in ``runs/``). A run that was interrupted there continues; the
+            other arguments must be those it was opened with (``resume`` needs the folder alone).
         model, model_url, options: The model, another address of its API, and options of the client.
         seeds, seal_key: ``sealed`` cases from your sealing key, or the public ones of the ``paper``.
         validation_cases, heldout_cases: How many hidden cases select (default 16) and measure (default 32).
@@ -149,11 +150,21 @@ def run(
     given = given_settings(task, options_given, settings)
     root = Path(folder) if folder is not None else new_folder(given, settings)
     with ExitStack() as stack:
-        setup = _setup(agent, settings, stack)
-        play_to_outcome(root, setup, given, lambda owner: _reporting(owner, progress, notice or warnings.warn))
+        return play_and_load(root, _setup(agent, settings, stack), given, progress, notice)
+
+
+def play_and_load(
+    root: Path,
+    setup: AgentSetup | PythonAgentSetup,
+    given: Mapping[str, Any],
+    progress: Callable[[RunProgress], object] | None,
+    notice: Callable[[str], object] | None,
+) -> Run:
+    """Play a run to its outcome and return it; for the callers of ``run`` and ``resume``, who get the warnings."""
+    play_to_outcome(root, setup, given, lambda owner: _reporting(owner, setup, progress, notice or warnings.warn))
     played = load_run(root)
     if failure := _agent_failure(played):
-        notice(failure) if notice else warnings.warn(failure, stacklevel=2)
+        notice(failure) if notice else warnings.warn(failure, stacklevel=3)
     return played
 
 
@@ -201,7 +212,7 @@ def _agent_settings(
     if callable(agent):
         return _function_settings(agent, options)
     if not isinstance(agent, Sequence):
-        raise UserError(f"agent is a name, a list of words or a function (got: {agent!r})")
+        raise UserError(f"agent must be a name, a list of words or a function (got: {agent!r})")
     if agent == COMMAND:
         raise UserError("the command is missing", 'Pass it as a list: agent=["./my-agent.sh", "--fast"].')
     if isinstance(agent, str):
@@ -295,13 +306,23 @@ def complete(playing: Coroutine[Any, Any, None]) -> None:
         raise raised[0]
 
 
-@contextmanager
-def _reporting(
-    owner: OpenRun, progress: Callable[[RunProgress], object] | None, notice: Callable[[str], object]
-) -> Iterator[None]:
+def notify_at_start(owner: OpenRun, setup: AgentSetup | PythonAgentSetup, notice: Callable[[str], object]) -> None:
+    """Call ``notice`` with each warning that is known before the agent starts."""
     if owner.notice:
         notice(owner.notice)
+    for text in setup.notices(owner.paths):
+        notice(text)
     report_refused_nodes(owner.judge.context.engine.nodes, notice)
+
+
+@contextmanager
+def _reporting(
+    owner: OpenRun,
+    setup: AgentSetup | PythonAgentSetup,
+    progress: Callable[[RunProgress], object] | None,
+    notice: Callable[[str], object],
+) -> Iterator[None]:
+    notify_at_start(owner, setup, notice)
     if progress is None:
         yield
         return

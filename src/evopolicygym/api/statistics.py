@@ -47,6 +47,16 @@ class Comparison:
     skipped: tuple[Skipped, ...]
     scale_version: int
 
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is missing: every folder could be read, every run has a score, and every task of a pair was
+        compared, or is in a knowledge gap."""
+        from evopolicygym.analysis.knowledge_gap import is_in_gap
+
+        not_compared = [(pair, task) for pair in self.pairs for task in pair.not_compared]
+        is_compared = all(is_in_gap(self.knowledge_gaps, pair.first, pair.second, task) for pair, task in not_compared)
+        return is_compared and not self.skipped and not any(side.missing for side in self.sides)
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain values, as `compare --json` prints it."""
         sides = [{"label": side.label, "missing": side.missing, "apart": side.apart} for side in self.sides]

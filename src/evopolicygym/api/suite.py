@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from evopolicygym.execution.ray.cluster import RayCluster
     from evopolicygym.runs.settings import EngineName
+    from evopolicygym.suites.estimate import SuiteEstimate
     from evopolicygym.suites.file import PlannedRun, Suite
     from evopolicygym.suites.folder import SuiteFolder
     from evopolicygym.suites.preflight import PreflightReport
@@ -85,6 +86,12 @@ class PreparedSuite:
 
         rows = self.progress().rows
         return check_suite(self.folder, self.planned, rows, engine, play_live_turn if live else None)
+
+    def estimate(self) -> SuiteEstimate:
+        """Estimate what its runs without a score cost."""
+        from evopolicygym.suites.estimate import estimate
+
+        return estimate(self.planned, self.progress().rows, self.folder.root.parent)
 
     def progress(self, left_out: Mapping[str, str] = MappingProxyType({})) -> SuiteProgress:
         """Return how far each run is, by what its folder says. ``left_out``: runs that cannot be played, with the
@@ -207,6 +214,29 @@ def preflight(
     return prepare_suite(Path(file), None if folder is None else Path(folder), overrides).preflight(chosen, live)
 
 
+def estimate_suite(file: PathLike, *, folder: PathLike | None = None, overrides: Sequence[str] = ()) -> SuiteEstimate:
+    """Estimate what the runs of a suite that have no score cost: episodes, core time and money. Nothing is started.
+
+    Args:
+        file, folder, overrides: As in ``run_suite``.
+
+    Returns:
+        A ``SuiteEstimate``: the ``total``, and the same by agent in ``agents``, each with ``runs``, ``done``,
+        ``episodes``, ``core_hours``, ``dollars`` and ``dollars_basis``. Episodes and hours are upper bounds.
+
+    Raises:
+        UserError: The file is wrong, or the folder holds runs of this suite with other settings.
+
+    >>> import evopolicygym, pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> _ = (folder / "small.toml").write_text('tasks = ["core16/acrobot"]\\nagents = {tuner = {}, starter = {}}')
+    >>> total = evopolicygym.estimate_suite(folder / "small.toml", folder=folder / "out").total
+    >>> total.runs, total.episodes, total.dollars
+    (2, 4544, 0.0)
+    """
+    return prepare_suite(Path(file), None if folder is None else Path(folder), overrides).estimate()
+
+
 def check_ready(report: PreflightReport, skip_unready: bool) -> dict[str, str]:
     """Return the runs to leave out, with the reasons. Raise UserError if nothing may start."""
     failed = [check for check in report.checks if not check.ok]
@@ -216,7 +246,7 @@ def check_ready(report: PreflightReport, skip_unready: bool) -> dict[str, str]:
     lines = "\n".join(
         f"  {check.kind} {check.name}: {check.detail}{remedy}" for check, remedy in zip(failed, remedies, strict=True)
     )
-    skip = " To play the other runs now, add --skip-unready." if report.can_start else ""
+    skip = " To play the other runs now, add --skip-unready (skip_unready=True)." if report.can_start else ""
     raise UserError(
         f"{pluralize(len(report.unready), 'run')} of this suite cannot be played here:\n{lines}"
         if report.can_start

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -13,24 +13,30 @@ from evopolicygym.errors import UserError
 if TYPE_CHECKING:
     from evopolicygym.execution.conformance import RuleCheck
     from evopolicygym.reference.anchors import TaskAnchors
+    from evopolicygym.tasks.novel.key_checks import KeyCheck, TaskKeys
     from evopolicygym.tasks.task import Task
 
 LEAST_CASES: Final = 8  # held-out cases of a run whose anchors are measured without being asked for
 
 
-def list_tasks() -> list[str]:
+def list_tasks(*, everything: bool = False) -> list[str]:
     """Return the ids of all tasks of the collections that ship, Core16 and novel, in the order of the collection.
 
-    Any other Gymnasium id is a task too: ``load_task("LunarLander-v3")``.
+    Args:
+        everything: Add the ids that are registered with Gymnasium here: each is a task, too, such as
+            ``load_task("LunarLander-v3")``. This imports the simulators of Core16.
+
+    Raises:
+        UserError: ``everything``, and a simulator of Core16 cannot be imported.
 
     >>> import evopolicygym
     >>> "core16/acrobot" in evopolicygym.list_tasks()
     True
     """
     from evopolicygym.tasks.novel.generate import novel
-    from evopolicygym.tasks.registry import core16
+    from evopolicygym.tasks.registry import core16, registered_horizons
 
-    return [*core16(), *novel()]
+    return [*core16(), *novel(), *(registered_horizons() if everything else ())]
 
 
 def load_task(task: str | os.PathLike[str], *, seal_key: str | os.PathLike[str] | None = None) -> Task:
@@ -131,6 +137,59 @@ def check_task(
 
 
 @dataclass(frozen=True)
+class NovelTasksReport:
+    """Results of ``check_novel_tasks``. ``tasks`` has one summary of the checked keys for each task; ``unchecked`` is
+    the number of keys that the time limit left out."""
+
+    tasks: tuple[TaskKeys, ...]
+    unchecked: int
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check of a key failed."""
+        return not any(task.errors for task in self.tasks)
+
+
+def check_novel_tasks(
+    tasks: Sequence[str],
+    *,
+    keys: int,
+    jobs: int = 1,
+    seconds: float | None = None,
+    output: str | os.PathLike[str] | None = None,
+    progress: Callable[[int, int, KeyCheck], object] | None = None,
+) -> NovelTasksReport:
+    """Check what many public keys draw of generated tasks: how many draws are refused and why, and the returns of
+    trivial policies, a search and the expert. It takes seconds to minutes for each key.
+
+    Args:
+        tasks: Ids such as ``novel/control-1``, or ``novel`` for all of them.
+        keys: Number of keys of each task.
+        jobs: Keys that are checked at a time, in processes that import the calling script again: guard its code by
+            ``if __name__ == "__main__":``.
+        seconds: Time limit; later keys stay unchecked.
+        output: A JSON file. Keys that it has are not checked again, others are added to it at once.
+        progress: Called after each key with the number of checked keys, their total, and the ``KeyCheck``.
+
+    Raises:
+        UserError: A task is not a generated one, or the file is not one of results.
+
+    >>> import evopolicygym
+    >>> evopolicygym.check_novel_tasks(["novel/control-1"], keys=2, seconds=0).unchecked
+    2
+    """
+    from evopolicygym.tasks.novel.key_checks import check_keys, chosen_tasks, summarise
+
+    chosen = chosen_tasks(tasks)
+    checks, total = [], keys * len(chosen)
+    for checked in check_keys(chosen, keys, jobs, seconds, _path(output)):
+        checks.append(checked)
+        if progress:
+            progress(len(checks), total, checked)
+    return NovelTasksReport(tuple(summarise(checks)), total - len(checks))
+
+
+@dataclass(frozen=True)
 class MeasuredAnchors:
     """Anchors of one task, and the file that keeps them."""
 
@@ -170,6 +229,14 @@ def measure_anchors(
 
     Raises:
         UserError: There is no such task or variant, the expert fails, or the file cannot be written.
+
+    >>> import evopolicygym, pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "anchors.json")
+    >>> measured = evopolicygym.measure_anchors(
+    ...     "core16/mountain-car-continuous", seeds="paper", heldout_cases=1, output=file
+    ... )
+    >>> measured.means()["zero"], sorted(measured.means()), file.exists()
+    (0.0, ['constant', 'random', 'starter', 'zero'], True)
     """
     from evopolicygym.execution.anchors import measure
     from evopolicygym.execution.engine import LocalEngine

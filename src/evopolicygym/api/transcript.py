@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -153,13 +153,16 @@ def _step_values(step: ConversationStep) -> dict[str, Any]:
     return values
 
 
-def tail(run: str | os.PathLike[str], *, follow: bool = True) -> Iterator[TailEvent]:
+def tail(
+    run: str | os.PathLike[str], *, follow: bool = True, notice: Callable[[str], object] | None = None
+) -> Iterator[TailEvent]:
     """Yield what happens in a run, from its beginning: turns, what the agent says and does, submissions with their
     scores, the outcome. Works from any process, and locks nothing.
 
     Args:
         run: The run's folder, which may come from another person. If it does not exist yet, it is waited for.
         follow: Wait for more until the run is finished or suspended; without it, yield what there is now.
+        notice: Called once with a text if there is no run in the folder yet.
 
     Returns:
         An iterator of ``TailEvent``: ``at``, ``kind``, ``text``, ``name``, ``turn``, ``submission`` and ``data``.
@@ -174,4 +177,4 @@ def tail(run: str | os.PathLike[str], *, follow: bool = True) -> Iterator[TailEv
     """
     from evopolicygym.runs.tail import follow_run
 
-    return follow_run(Path(run), follow)
+    return follow_run(Path(run), follow, lambda: notice(f"waiting for a run in {run}") if notice else None)

@@ -25,7 +25,7 @@ from evopolicygym.tasks.task import Task
 
 FIRST_POINT: Final = 1000  # steps
 RATIO: Final = 2.0**0.5  # of the steps of two points
-TELL_EVERY_S: Final = 2.0
+REPORT_EVERY_S: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -120,19 +120,19 @@ class _Training:
     ) -> None:
         self._plan, self._trainer, self._points, self._show = plan, trainer, points, show
         self._seconds = points[-1].train_s if points else 0.0
-        self._shown, self._trained = 0.0, 0
+        self._shown = 0.0
 
     def train(self, target: int) -> None:
         began, first = time.monotonic(), self._trainer.steps
 
-        def tell() -> None:
+        def report() -> None:
             now = time.monotonic()
-            if now - self._shown > TELL_EVERY_S:
+            if now - self._shown > REPORT_EVERY_S:
                 self._shown = now
                 speed = (self._trainer.steps - first) / max(now - began, 1e-9)
                 self._show(self._progress(speed))
 
-        self._trainer.train(target, tell)
+        self._trainer.train(target, report)
         self._seconds += time.monotonic() - began
         self._show(self._progress((self._trainer.steps - first) / max(time.monotonic() - began, 1e-9)))
 

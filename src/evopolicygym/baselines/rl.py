@@ -119,9 +119,9 @@ class RlTrainer:
             arrays[f"b{number}"] = layer.bias.detach().numpy().astype(float)
         return Actor(arrays)
 
-    def train(self, until_steps: int, tell: Callable[[], object]) -> None:
+    def train(self, until_steps: int, report: Callable[[], object]) -> None:
         def after_step(*_: object) -> bool:
-            tell()
+            report()
             if time.monotonic() - self._saved > SAVE_EVERY_S:
                 self.save()
             return True
@@ -171,9 +171,9 @@ def load_transitions(buffer: Any, file: Path) -> None:
 
 def _check_actions(name: str, task: Task, is_choice: bool) -> None:
     if name == "sac" and is_choice:
-        raise UserError(f"sac needs continuous actions, and those of {task.id} are a choice", "Use --algo dqn.")
+        raise UserError(f"sac needs continuous actions; those of {task.id} are discrete", "Use --algo dqn.")
     if name == "dqn" and not is_choice:
-        raise UserError(f"dqn needs a choice of actions, and those of {task.id} are continuous", "Use --algo sac.")
+        raise UserError(f"dqn needs discrete actions; those of {task.id} are continuous", "Use --algo sac.")
 
 
 def make_vec_env(pool: EnvironmentPool, shape: NetworkShape, is_choice: bool) -> Any:

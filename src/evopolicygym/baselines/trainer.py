@@ -41,8 +41,8 @@ class Trainer(Protocol):
     @property
     def actor(self) -> Actor: ...
 
-    def train(self, until_steps: int, tell: Callable[[], object]) -> None:
-        """Train until at least so many steps were played in all. ``tell`` is called from time to time."""
+    def train(self, until_steps: int, report: Callable[[], object]) -> None:
+        """Train until at least so many steps were played in all. ``report`` is called from time to time."""
 
     def save(self) -> None:
         """Write the state, so that a training that is killed continues from here."""
@@ -102,11 +102,11 @@ class SearchTrainer:
     def actor(self) -> Actor:
         return actor_of(self._shape, self._method.centre, self._state.moments.normalisation())
 
-    def train(self, until_steps: int, tell: Callable[[], object]) -> None:
+    def train(self, until_steps: int, report: Callable[[], object]) -> None:
         while self.steps < until_steps:
             for _ in islice(self._search, 1):
                 pass
-            tell()
+            report()
             if time.monotonic() - self._saved > SAVE_EVERY_S:
                 self.save()
 

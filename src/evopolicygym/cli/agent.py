@@ -64,11 +64,11 @@ def check(
     """Check an agent's program, version, Node and key, and say what is missing. Exit code 1 if it cannot run."""
     readiness = check_agent(name, model_url=model_url)
     headers = dict(pair(text, "--model-header NAME=VARIABLE") for text in model_header or [])
+    given: dict[str, Any] = {"model": model, "model_ca": model_ca, "model_headers": headers}
     turn = None
     if live and readiness.ready:
-        turn = try_agent(name, model=model, model_url=model_url, model_ca=model_ca, model_headers=headers)
-    asks_server = model_url is not None and not live
-    server = check_model_server(name, model_url or "", model, model_ca, headers) if asks_server else None
+        turn = try_agent(name, model_url=model_url, **given)
+    server = check_model_server(name, model_url, **given) if model_url is not None and not live else None
     if json:
         live_facts = {"live": asdict(turn)} if turn else {}
         server_facts = {"server": asdict(server)} if server else {}

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.analysis.analyze import ALL, EntrantSummary, summarize_entrants
+from evopolicygym.analysis.analyze import ALL, EntrantSummary
 from evopolicygym.analysis.diagnostics import CodeSize, Diagnosis
 from evopolicygym.analysis.edits.kinds import CANONICAL_RATES, EDITS, PAPER_EDITS, SizeClass
 from evopolicygym.analysis.formatting import (
@@ -112,7 +112,7 @@ def analyze(
     elif as_csv:
         _print_csv(analysis.rows())
     elif analysis.runs:
-        _show_runs(analysis.runs)
+        _show_runs(analysis.runs, analysis.groups)
         show_origin(analysis.entrants, analysis.provenance)
     print_skipped(analysis.skipped)
     raise typer.Exit(1 if analysis.skipped else 0)
@@ -125,8 +125,7 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
         writer.writerows(rows)
 
 
-def _show_runs(runs: Sequence[Diagnosis]) -> None:
-    summaries = summarize_entrants(runs)
+def _show_runs(runs: Sequence[Diagnosis], summaries: Sequence[EntrantSummary]) -> None:
     _table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_OPTIONAL)
     marks = [mark for mark in EPISODES if any(run.learning and run.learning.at[mark] is not None for run in runs)]
     header = (*GAIN_HEADER, *(f"at {mark}" for mark in marks))

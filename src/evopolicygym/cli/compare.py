@@ -28,7 +28,7 @@ def compare(
     find a difference of interest. A folder with several entrants counts as one side for each. The knowledge gap of an
     entrant is shown where it has runs on plain and on disguised tasks."""
     from evopolicygym.api.statistics import compare
-    from evopolicygym.cli.text.compare import is_in_gap, show_pairs
+    from evopolicygym.cli.text.compare import show_pairs
     from evopolicygym.cli.text.leaderboard import show_knowledge_gap, show_origin
 
     comparison = compare(*paths, effect=effect, scale=scale, labels=read_labels(label, labels))
@@ -40,8 +40,5 @@ def compare(
             show_knowledge_gap(gap)
         show_origin(comparison.entrants, comparison.provenance)
     print_skipped(comparison.skipped)
-    not_compared = [(pair, task) for pair in comparison.pairs for task in pair.not_compared]
-    is_missing = not all(is_in_gap(pair, task, comparison.knowledge_gaps) for pair, task in not_compared)
-    is_incomplete = any(side.missing for side in comparison.sides) or is_missing
-    if comparison.skipped or is_incomplete:
+    if not comparison.complete:
         raise typer.Exit(1)

@@ -2,222 +2,45 @@
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import subprocess
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from rich.text import Text
 
-from evopolicygym.analysis.formatting import pluralize
+from evopolicygym.api.machine import MachineReport, check_machine
+from evopolicygym.cli.options import Json
 from evopolicygym.cli.output import print_fields, print_json, print_marked, stderr, stdout
-from evopolicygym.errors import IsolationUnavailable, UserError
-from evopolicygym.fast.catalogue import CATALOGUE, why_stock
-from evopolicygym.sandbox import probes
-from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
-from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
-from evopolicygym.sandbox.agent.visible_files import Exposure, exposure
-from evopolicygym.sandbox.policy.jail import MEANING, Level, residues
-from evopolicygym.sandbox.probes import Probe, measure_jail
-from evopolicygym.tasks import pins, simulator
-from evopolicygym.tasks.ids import machine_facts
-from evopolicygym.tasks.registry import core16
+from evopolicygym.errors import IsolationUnavailable
+from evopolicygym.sandbox.policy.jail import MEANING
 from evopolicygym.tasks.sealing import key_file
-from evopolicygym.tasks.simulator import HEADLESS
-from evopolicygym.tasks.task import Task
 
-DRAWN: Final = ("core16/reacher", "core16/car-racing", "core16/door-key", "core16/parking")
-HEALTH: Final = ("versions", "imports", "simulators")
-ALLOWED: Final = NetworkAccess.ALLOWED  # what agents get by default
-EXAMPLES: Final = 5
 LINE: Final = 100  # characters, even in a pipe: nothing here is read by programs, they use --json
-IMPORT_TIMEOUT_S: Final = 120.0  # for a group of packages that takes seconds: a cold disk is slow
-IMPORTED: Final = "imported "  # marks our lines among those that packages print
-IMPORTER: Final = """
-import importlib, json, sys
-for name in sys.argv[1:]:
-    try:
-        importlib.import_module(name)
-        error = ""
-    except BaseException as failure:
-        error = f"{type(failure).__name__}: {failure}"
-    print("\\nimported " + json.dumps([name, error]), flush=True)
-"""
-DRAW: Final = "from evopolicygym.cli.doctor import draw; draw({!r})"
 
 
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+def doctor(json: Json = False) -> None:
     """Check isolation, simulators, versions and rendering by using them. Exit code 0 if results are publishable."""
-    sections = {
-        "isolation": probes.probe_isolation(),
-        "agents": list(_agents()),
-        "versions": list(_versions()),
-        "imports": list(_imports()),
-        "simulators": list(_simulators()),
-        "rendering": list(_rendering()),
-    }
-    level = policy_level(sections["isolation"])
-    code = exit_code(level, sections)
-    healthy = code == 0
-    speed = measure_jail(level) if level else {}
+    report = check_machine()
     if json:
-        findings = {name: [asdict(probe) for probe in section] for name, section in sections.items()}
-        not_stopped = residues(level or Level.NONE)
-        summary = {"level": level, "policy_residues": not_stopped, "publishable": healthy, "speed": speed}
-        print_json({"system": _system(), **summary, **findings})
+        print_json(report.as_dict())
     else:
-        _print(sections, level, healthy, speed)
-    raise typer.Exit(code)
+        _print(report)
+    raise typer.Exit(exit_code(report))
 
 
-def policy_level(isolation: Sequence[Probe]) -> Level | None:
-    """Return the best isolation level of policies that works; None if there is none."""
-    return next((level for level in (Level.A, Level.B) if Probe(f"level {level}", True) in isolation), None)
+def exit_code(report: MachineReport) -> int:
+    """Return 0 if results are publishable, 1 if a package or simulator is broken, 3 if there is no isolation."""
+    if report.level is None:
+        return IsolationUnavailable.exit_code
+    return 0 if report.publishable else 1
 
 
-def exit_code(level: Level | None, sections: Mapping[str, Sequence[Probe]]) -> int:
-    """Return 0 if results are publishable, which needs level A or B; 1 if a package or simulator is broken; 3 if there
-    is no isolation. Rendering and the isolation of agents do not count."""
-    if level is None:
-        return 3
-    return 0 if all(probe.ok for name in HEALTH for probe in sections[name]) else 1
-
-
-def draw(task_id: str) -> None:
-    """Render one frame. Call it in a separate process: a broken OpenGL can crash it."""
-    env = simulator.make(core16()[task_id], video=True)
-    simulator.reset(env, 0)
-    frame = env.render()
-    if frame is None or frame.std() == 0:
-        sys.exit("the frame is blank")
-
-
-def _agents() -> Iterator[Probe]:
-    """Try each isolation level of agents by starting a program in it, and list the simulators that agents can see."""
-    for level in (AgentLevel.A, AgentLevel.B):
-        try:
-            best_level((level,))
-            residues = agent_isolation(level, ALLOWED).residues
-            yield Probe(f"agent level {level}", True, f"leaves open: {'; '.join(residues)}")
-        except IsolationUnavailable as error:
-            yield Probe(f"agent level {level}", False, error.reasons[level])
-    yield from _exposure(exposure())
-
-
-def _exposure(packages: Exposure) -> Iterator[Probe]:
-    names = ", ".join(packages.hidden_simulators[:EXAMPLES]) or "none"
-    more = len(packages.hidden_simulators) - EXAMPLES
-    names += f" and {more} more" if more > 0 else ""
-    places = pluralize(len(packages.hidden), "place")
-    yield Probe("hidden from agents", True, f"{places} with packages; simulators there: {names}")
-    remedy = "uninstall them, or move them out of /usr: every agent on this machine can simulate off budget"
-    seen = [*packages.seen, *(f"{tree}: too many folders to search" for tree in packages.unsearched)]
-    yield Probe("simulators that agents see", not seen, ", ".join(seen) or "none", remedy if seen else "")
-
-
-def _system() -> dict[str, object]:
-    cores = len(os.sched_getaffinity(0))
-    user = "root" if os.geteuid() == 0 else f"uid {os.geteuid()}"
-    load = os.getloadavg()[0]
-    return {"kernel": platform.release(), "user": user, "cores": cores, "load": round(load, 2), **machine_facts()}
-
-
-def _versions() -> Iterator[Probe]:
-    complaints = pins.version_mismatches()
-    for complaint in complaints:
-        what, _, remedy = complaint.rpartition(": ")
-        yield Probe("pinned version", False, what, remedy)
-    if not complaints:
-        yield Probe(f"all {len(pins.pins())} pinned packages", True, f"drawing by {pins.pygame_provider()}")
-    yield Probe("Ray", True, pins.installed("ray") or "not installed; only --engine ray needs it")
-
-
-def _imports() -> Iterator[Probe]:
-    """Import every package that a run needs, in separate processes, which a broken package may crash. Simulators are
-    imported apart from the rest: they change what is imported after them."""
-    needed = {name: pins.module_of(name) for name in pins.requirements()}
-    behind = {name for task in core16().values() for name in pins.distributions(task.requires)}
-    groups = [[name for name in needed if (name in behind) is simulates] for simulates in (False, True)]
-    errors: dict[str, str] = {}
-    for group in groups:
-        errors |= import_errors([needed[name] for name in group])
-    broken = {name: errors[module] for name, module in needed.items() if errors[module]}
-    for name, error in broken.items():
-        yield Probe(f"import {needed[name]}", False, error, pins.remedy(name))
-    if not broken:
-        yield Probe(f"all {len(needed)} required packages", True)
-
-
-def import_errors(modules: Sequence[str]) -> dict[str, str]:
-    """Return, for each module, what its import raised; an empty text if it succeeded."""
-    errors: dict[str, str] = {}
-    while untried := [module for module in modules if module not in errors]:
-        reported, ending = _try_imports(untried)
-        errors |= reported
-        if unreported := [module for module in untried if module not in reported]:
-            errors[unreported[0]] = ending
-    return errors
-
-
-def _try_imports(modules: Sequence[str]) -> tuple[dict[str, str], str]:
-    """Return what a child process reported before it ended, and how it ended."""
-    command = [sys.executable, "-P", "-c", IMPORTER, *modules]
-    try:
-        done = subprocess.run(
-            command,
-            env={**os.environ, **HEADLESS},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            errors="replace",
-            timeout=IMPORT_TIMEOUT_S,
-        )
-        output, ending = done.stdout, f"its process ended with exit code {done.returncode}"
-    except subprocess.TimeoutExpired as error:
-        output = error.stdout.decode(errors="replace") if isinstance(error.stdout, bytes) else error.stdout or ""
-        ending = f"the import did not end within {IMPORT_TIMEOUT_S:.0f} s"
-    lines = [line.removeprefix(IMPORTED) for line in output.splitlines() if line.startswith(IMPORTED)]
-    return dict(json.loads(line) for line in lines), ending
-
-
-def _simulators() -> Iterator[Probe]:
-    for task in core16().values():
-        try:
-            env = simulator.make(task)
-            simulator.reset(env, 0)
-            env.step(env.action_space.sample())
-            env.close()
-        except UserError as error:
-            yield Probe(task.id, False, error.message, error.remedy)
-        except Exception as error:
-            yield Probe(task.id, False, f"{type(error).__name__}: {error}", "reinstall the pinned versions")
-        else:
-            yield Probe(task.id, True, f"{task.env_id} {_why_stock(task)}")
-
-
-def _why_stock(task: Task) -> str:
-    reason = why_stock(task.env_id) if task.env_id in CATALOGUE else None
-    return f"(stock: {reason})" if reason else ""
-
-
-def _rendering() -> Iterator[Probe]:
-    for task_id in DRAWN:
-        drawn = subprocess.run([sys.executable, "-P", "-c", DRAW.format(task_id)], capture_output=True, text=True)
-        detail = drawn.stderr.strip().splitlines()[-1] if drawn.returncode and drawn.stderr.strip() else ""
-        remedy = "" if drawn.returncode == 0 else simulator.RENDERING_REMEDY
-        yield Probe(f"frames of {task_id}", drawn.returncode == 0, detail, remedy)
-
-
-def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool, speed: dict[str, float]) -> None:
-    system = _system()
-    words = [(name, " ".join(value) if isinstance(value, list) else str(value)) for name, value in system.items()]
+def _print(report: MachineReport) -> None:
+    level = report.level
+    words = [
+        (name, " ".join(value) if isinstance(value, list) else str(value)) for name, value in report.system.items()
+    ]
     print_fields(words, at_most=LINE)
-    for name, section in sections.items():
+    for name, section in report.checks.items():
         stdout.print(f"\n{name}", style="bold")
         for probe in section:
             mark = Text("  ok " if probe.ok else "  no ", style="green" if probe.ok else "red")
@@ -228,13 +51,15 @@ def _print(sections: dict[str, list[Probe]], level: Level | None, healthy: bool,
     print_fields(
         [
             ("isolation", f"level {level}: {MEANING[level]}" if level else "none works on this machine"),
-            *(("not stopped", text) for text in (residues(level) if level else ())),
-            *((name, f"{number:.3g}") for name, number in speed.items()),
+            *(("not stopped", text) for text in (report.policy_residues if level else ())),
+            *((name, f"{number:.3g}") for name, number in report.speed.items()),
             ("sealing key", str(key_file()) if key_file().exists() else "made on first use"),
         ],
-        max(map(len, ("not stopped", *speed))),
+        max(map(len, ("not stopped", *report.speed))),
         LINE,
     )
     stderr.print(
-        "results of this machine are publishable" if healthy else "results of this machine are NOT publishable"
+        "results of this machine are publishable"
+        if report.publishable
+        else "results of this machine are NOT publishable"
     )

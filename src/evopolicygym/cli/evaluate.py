@@ -55,8 +55,7 @@ from evopolicygym.sandbox.policy.jail import MEANING, Level
 from evopolicygym.tasks.conditions import Variant
 from evopolicygym.tasks.ids import machine_facts
 from evopolicygym.tasks.registry import absolute_name
-from evopolicygym.tasks.sealing import load_key
-from evopolicygym.tasks.splits import Split, new_salt
+from evopolicygym.tasks.splits import Split
 
 CHOSEN_CASES: Final = ("split", "cases", "record", "video", "salt", "engine", "ray_address")
 OF_RUNS: Final = ("run", "budget", "validation_cases", "heldout_cases", "own_models", "feedback")
@@ -132,7 +131,7 @@ def evaluate(
                 stock=stock,
                 text=text.value if text else None,
                 variant=variant.value if variant else "plain",
-                salt=_salt(seal_key) if salt is None else salt,
+                salt=salt,
                 progress=progress,
                 notice=_warn,
             )
@@ -173,18 +172,6 @@ def _enter(policy: Path, task: str, name: str, options: Mapping[str, Any], json:
 
 def _warn(text: str) -> None:
     print_hint(f"warning: {text}")
-
-
-def _salt(seal_key: Path | None) -> str | None:
-    """Return None if the sealing key determines the salt, else a new one, which is printed."""
-    try:
-        load_key(seal_key)
-        return None
-    except UserError as error:
-        drawn = new_salt()
-        _warn(f"{error.message}: a policy that draws random numbers gets others each time it is evaluated")
-        print_hint(f"To repeat this evaluation, add --salt {drawn}")
-        return drawn
 
 
 def _report_not_loaded(error: PolicyNotLoaded, json: bool) -> None:

@@ -53,5 +53,5 @@ def read_labels(given: list[str] | None, file: Path | None) -> dict[str, str]:
     labels = listed | dict(pair(text, "--label OLD=NEW") for text in given or [])
     for old, new in labels.items():
         if not isinstance(new, str) or not new.strip():
-            raise UserError(f"the label of {old!r} is {new!r}", "Name the entrant with a text.")
+            raise UserError(f"the label of {old!r} is {new!r}", "The new name must be a text that is not empty.")
     return labels

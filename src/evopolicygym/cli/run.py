@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shlex
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from evopolicygym.api.evaluate import report_refused_nodes
-from evopolicygym.api.run import new_folder, play_to_outcome
+from evopolicygym.api.run import new_folder, notify_at_start, play_to_outcome
 from evopolicygym.cli.missing_anchors import MissingAnchors, add_missing_anchors
 from evopolicygym.cli.options import TASK_HELP, pair
 from evopolicygym.cli.output import print_hint
@@ -42,19 +40,15 @@ from evopolicygym.errors import RunSuspended, UserError
 from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.state import RunPhase
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.agent.install_paths import resolve_command
 from evopolicygym.runs.agent.setup import AgentSetup, set_up_agent
-from evopolicygym.runs.agent.shell_variables import shell_note
 from evopolicygym.runs.open_run import OpenRun, resume_settings
 from evopolicygym.runs.options import agent_settings, given_settings
 from evopolicygym.runs.progress import RunWatch
 from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, IsolationChoice, RunSettings, Seeds
-from evopolicygym.runs.trust import granted_command, granted_options, is_signed_here
+from evopolicygym.runs.trust import check_grants, granted_options, is_same_command, is_signed_here
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name
-
-BESIDE: Final = "put what it needs into a folder of its own, or add --show PATH"
 
 
 def run(
@@ -193,13 +187,7 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
         yield
         return
     print_hint(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
-    if note := shell_note(setup.settings):
-        print_hint(note)
-    if run.notice:
-        print_hint(run.notice)
-    for path in setup.files_shown_alone(run.paths):
-        print_hint(f"the agent sees {path} but not the files beside it: {BESIDE}")
-    report_refused_nodes(run.judge.context.engine.nodes, print_hint)
+    notify_at_start(run, setup, print_hint)
     watch = RunWatch(run.judge)
     with show_progress(lambda: run_progress_status(watch.look())):
         yield
@@ -232,7 +220,9 @@ def _resume(
         _print_finished(root)
         _show(root, json)
         return
-    _check_granted(context, settings, is_own=is_signed_here(read_state(root).opened))
+    words = [word for word in (context.params["task"], *(context.params["command"] or [])) if word]
+    written = {name: context.params[name] for name in _written(context)}
+    check_grants(settings, written, words, is_own=is_signed_here(read_state(root).opened))
     if settings.agent is None:
         raise UserError(f"{root} has no agent: it was opened with `evopolicygym serve`",
                         f"Continue it with `evopolicygym serve TASK --run {root}`.")  # fmt: skip
@@ -268,40 +258,9 @@ def _task_and_command(context: typer.Context, settings: RunSettings) -> tuple[st
     words after the dashes are the agent's command."""
     task, command = context.params["task"], list(context.params["command"] or [])
     recorded = settings.agent.command if settings.agent else []
-    if task and recorded and _is_command([task, *command], recorded):
+    if task and recorded and is_same_command([task, *command], recorded):
         return None, []
-    return task, [] if command and _is_command(command, recorded) else command
-
-
-def _is_command(words: list[str], recorded: list[str]) -> bool:
-    try:
-        return words == recorded or resolve_command(words) == recorded
-    except UserError:
-        return False
-
-
-def _check_granted(context: typer.Context, settings: RunSettings, is_own: bool) -> None:
-    """Require that extra permissions of the agent are given again, unless this installation opened the run: the folder
-    may come from another person."""
-    grants, written = granted_options(settings), _written(context)
-    given = {name: context.params[name] if name in written else None for name in grants}
-    if extra := [flags for name, grant in grants.items() if (flags := grant.extra(given[name]).flags)]:
-        raise UserError(
-            f"a run continues with the settings it was opened with: {' '.join(extra)} cannot be added",
-            "Leave it out, or start a new run.",
-        )
-    if is_own:
-        return
-    missing = [flags for name, grant in grants.items() if (flags := grant.missing(given[name]).flags)]
-    command = granted_command(settings.agent)
-    words = [word for word in (context.params["task"], *(context.params["command"] or [])) if word]
-    if command and not any(_is_command(part, command) for part in (words, words[1:])):
-        missing.append(f"-- {shlex.join(command)}")
-    if missing:
-        raise UserError(
-            "this run gives its agent more permissions than a default run, and its folder may come from another person",
-            f"Nothing was started. Check its config.toml; to allow it, add: {' '.join(missing)}",
-        )
+    return task, [] if command and is_same_command(command, recorded) else command
 
 
 def _check_finished(root: Path, settings: RunSettings, given: dict[str, Any]) -> None:

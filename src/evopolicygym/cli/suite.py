@@ -25,7 +25,6 @@ from evopolicygym.errors import RunSuspended, UserError
 from evopolicygym.runs.run_status import has_outcome
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import worker as run_worker
-from evopolicygym.suites.estimate import estimate
 from evopolicygym.suites.preflight import PreflightReport
 from evopolicygym.suites.scheduler import Scheduler
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus
@@ -125,7 +124,7 @@ def _show(progress: api.SuiteProgress, json: bool, verbose: bool = False) -> Non
 
 def _show_plan(prepared: api.PreparedSuite, report: PreflightReport, json: bool) -> NoReturn:
     """Show what would be done. Exit with 1 if something that was asked for cannot be played."""
-    costs = estimate(prepared.planned, prepared.progress().rows, prepared.folder.root.parent)
+    costs = prepared.estimate()
     if json:
         print_json(costs.facts() | {"preflight": report.as_dict()})
     else:
@@ -158,7 +157,8 @@ def _conclude(scheduler: Scheduler, prepared: api.PreparedSuite, options: str, j
     unscored = sum(not row.is_over for row in rows)
     if others := len(suite_folder.others(prepared.planned)):
         runs = _relative(suite_folder.root / "runs")
-        print_hint(f"{others} more in {runs} are not in this suite; the leaderboard of the folder counts them")
+        other_runs = pluralize(others, "other run")
+        print_hint(f"not in this suite, but on the leaderboard of its folder: {other_runs} in {runs}")
     if scheduler.is_capped and unscored:
         print_hint(
             "the suite's cap is reached: no new run was started; raise --max-tokens, --max-cost or --max-requests"

@@ -12,10 +12,11 @@ from typing import Annotated, Final
 
 import typer
 
+from evopolicygym.api.transcript import tail as follow_events
 from evopolicygym.cli.output import stderr, stdout
 from evopolicygym.cli.text.transcript import call_text, shortened, wrapped
 from evopolicygym.printable import escape_unprintable
-from evopolicygym.runs.tail import TailEvent, follow_run
+from evopolicygym.runs.tail import TailEvent
 
 MARKS: Final = {"does": "> ", "result": "| ", "thinks": "~ ", "submission": "*** ", "verdict": "*** ", "score": "*** "}
 SPEAKERS: Final = {"prompt": "prompt: ", "says": "agent: ", "note": "note: ", "prints": "prints: "}
@@ -38,7 +39,7 @@ def tail(
     over is replayed from its beginning. Ctrl-C ends this command, not the run."""
     width = max(MIN_WIDTH, stdout.width if stdout.is_terminal else WIDE)
     try:
-        for event in follow_run(run, follow, lambda: stderr.print(f"waiting for a run in {run}")):
+        for event in follow_events(run, follow=follow, notice=stderr.print):
             if json:
                 print(json_module.dumps(asdict(event)).replace("\x7f", "\\u007f"), flush=True)
                 continue

@@ -15,12 +15,12 @@ from evopolicygym.cli.play_options import LocalJobs, SealKey, SeedsChoice, Text,
 from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import CORES, Seeds
 from evopolicygym.tasks.novel.generate import novel
-from evopolicygym.tasks.registry import core16
+from evopolicygym.tasks.registry import core16, registered_horizons
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
 
 if TYPE_CHECKING:
-    from evopolicygym.tasks.novel.key_checks import TaskKeys
+    from evopolicygym.tasks.novel.key_checks import KeyCheck, TaskKeys
 
 PROGRESS_KEYS: Final = 10  # keys after which a line is printed
 app = typer.Typer(no_args_is_help=True, help="List, show and check tasks.")
@@ -50,18 +50,9 @@ def list_tasks(
 def _others() -> list[dict[str, Any]]:
     """Return the other environments that Gymnasium has registered. Their spaces are known once they are made, by
     `task show`."""
-    import gymnasium
-
-    from evopolicygym.tasks import simulator
-
-    for task in core16().values():
-        simulator.make(task).close()
-    core16_env_ids = {task.env_id for task in core16().values()}
     unmade = {"family": "gymnasium", "demand": "", "observation": "", "action": "", "version": 1}
     return [
-        {"id": spec.id, "env_id": spec.id, "horizon": spec.max_episode_steps, **unmade}
-        for spec in gymnasium.registry.values()
-        if spec.id not in core16_env_ids
+        {"id": name, "env_id": name, "horizon": horizon, **unmade} for name, horizon in registered_horizons().items()
     ]
 
 
@@ -181,25 +172,26 @@ def anchors(
 
 
 def _check_keys(names: list[str], keys: int, jobs: int, seconds: float | None, output: Path | None, json: bool) -> None:
-    from evopolicygym.tasks.novel.key_checks import check_keys, chosen_tasks, summarise
+    from evopolicygym.api.tasks import check_novel_tasks
 
-    tasks, checks = chosen_tasks(names), []
-    for checked in check_keys(tasks, keys, jobs, seconds, output):
-        checks.append(checked)
-        if not json and (len(checks) % PROGRESS_KEYS == 0 or checked.error):
-            print_hint(f"{len(checks)} of {keys * len(tasks)} keys" + (f": {checked.error}" if checked.error else ""))
-    summaries = summarise(checks)
+    def show(done: int, total: int, checked: KeyCheck) -> None:
+        if not json and (done % PROGRESS_KEYS == 0 or checked.error):
+            print_hint(f"{done} of {total} keys" + (f": {checked.error}" if checked.error else ""))
+
+    report = check_novel_tasks(names, keys=keys, jobs=jobs, seconds=seconds, output=output, progress=show)
     if json:
-        print_json([asdict(summary) | {"accepted": summary.accepted} for summary in summaries])
+        print_json([asdict(summary) | {"accepted": summary.accepted} for summary in report.tasks])
     else:
         columns = ("task", "keys", "accepted", "redraws", "trivial", "search", "expert", "searched", "CPU s", "refused")
-        print_table(columns, [_key_cells(summary) for summary in summaries], indent="", optional=("refused", "CPU s"))
-        failures = [(summary.task, key, text) for summary in summaries for key, text in summary.errors.items()]
+        print_table(
+            columns, [_key_cells(summary) for summary in report.tasks], indent="", optional=("refused", "CPU s")
+        )
+        failures = [(summary.task, key, text) for summary in report.tasks for key, text in summary.errors.items()]
         for task, key, text in failures:
             stdout.print(f"FAIL {task} key {key}: {text}")
-        if len(checks) < keys * len(tasks):
-            print_hint(f"{keys * len(tasks) - len(checks)} keys are left; the same command with --output continues.")
-    if any(summary.errors for summary in summaries):
+        if report.unchecked:
+            print_hint(f"{report.unchecked} keys are left; the same command with --output continues.")
+    if not report.ok:
         raise typer.Exit(1)
 
 

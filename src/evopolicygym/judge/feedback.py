@@ -30,14 +30,11 @@ MESSAGE_CHARACTERS: Final = 400
 SCORE_MESSAGE_CHARACTERS: Final = 200  # at `score`, of one message of each kind
 DIGITS: Final = 10  # of returns and means; the ledger has them exactly
 
-# What each level adds. At `score`, errors are counted by kind and name no case.
+# Keys of a summary: all that `score` shows, where errors are counted by kind and name no case; then those that
+# `summary` does not show yet.
 SCORE_KEYS: Final = (
     *("submit_id", "status", "env_instances", "n_episodes", "mean_return", "n_failed", "errors"),
     *("remaining_budget", "feedback"),
-)
-SUMMARY_KEYS: Final = (
-    *("returns", "lengths", "std_return", "min_return", "max_return", "terminated", "truncated"),
-    *("invalid_actions", "clipped_actions", "wall_time_s"),
 )
 TRAJECTORY_KEYS: Final = ("change", "policy_cpu_s", "act_cpu_ms", "longest_act_cpu_ms", "worst", "left_out", "removed")
 

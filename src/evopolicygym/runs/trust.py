@@ -1,7 +1,7 @@
 """Decide how far a run folder is trusted, which may come from another person.
 
 Its config.toml names the agent and the task. But the person who resumes the run decides, by the command line, whether
-that agent gets more of this machine than its jail and its model's hosts (`granted_options`), and whether a task that is
+that agent gets more of this machine than its jail and its model's hosts (`check_grants`), and whether a task that is
 not installed is imported (`check_task_is_given`).
 
 Runs that this installation opened are exempt: their first ledger line has a signature under a key that only this
@@ -15,7 +15,7 @@ import hashlib
 import hmac
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -97,6 +97,43 @@ def granted_command(agent: AgentSettings | None) -> list[str]:
         return []
     command = install_paths.resolve_command(agent.command)
     return command if install_paths.command_files(command) else []
+
+
+def is_same_command(words: Sequence[str], recorded: Sequence[str]) -> bool:
+    """Return whether the words are the recorded command of an agent, as it was given or with its program resolved."""
+    try:
+        return list(words) == list(recorded) or install_paths.resolve_command(list(words)) == list(recorded)
+    except UserError:
+        return False
+
+
+def check_grants(settings: RunSettings, given: Mapping[str, Any], words: Sequence[str], is_own: bool) -> None:
+    """Raise UserError for permissions of the agent that are given but were not granted when the run was opened; and,
+    unless this installation opened the run, for granted ones that are not given again.
+
+    Args:
+        settings: The settings that the run was opened with.
+        given: Options that were given now, by the name of the command's parameter.
+        words: Arguments that were given now: the task, the agent's command, or both.
+        is_own: Whether this installation opened the run.
+    """
+    grants = granted_options(settings)
+    if extra := [flags for name, grant in grants.items() if (flags := grant.extra(given.get(name)).flags)]:
+        raise UserError(
+            f"a run continues with the settings it was opened with: {' '.join(extra)} cannot be added",
+            "Leave it out, or start a new run.",
+        )
+    if is_own:
+        return
+    missing = [flags for name, grant in grants.items() if (flags := grant.missing(given.get(name)).flags)]
+    command = granted_command(settings.agent)
+    if command and not any(is_same_command(part, command) for part in (words, words[1:])):
+        missing.append(f"-- {shlex.join(command)}")
+    if missing:
+        raise UserError(
+            "this run gives its agent more permissions than a default run, and its folder may come from another person",
+            f"Nothing was started. Check its config.toml; to allow it, add: {' '.join(missing)}",
+        )
 
 
 def check_task_is_given(settings: RunSettings, given: str | None) -> None:

@@ -193,7 +193,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _too_large() -> Refusal:
-    return Refusal(Reason.TOO_LARGE, f"a request may have {MAX_BODY >> 10} KiB")
+    return Refusal(Reason.TOO_LARGE, f"a request may have at most {MAX_BODY >> 10} KiB")
 
 
 async def _openapi(request: Request) -> Response:

@@ -42,6 +42,9 @@ class CostEstimate:
 
 @dataclass(frozen=True)
 class SuiteEstimate:
+    """Cost of the runs of a suite that are not done, by agent and in ``total``. ``unmeasured``: tasks whose core time
+    is not known, and not counted."""
+
     agents: list[CostEstimate]
     total: CostEstimate
     unmeasured: list[str]

@@ -68,6 +68,18 @@ def core16() -> dict[str, Task]:
     return {task.id: task for task in tasks}
 
 
+def registered_horizons() -> dict[str, int | None]:
+    """Return the horizons of the other environments that are registered with Gymnasium, by id. The simulators of Core16
+    are imported first: some register theirs only then."""
+    import gymnasium
+
+    for task in core16().values():
+        simulator.make(task).close()
+    core16_env_ids = {task.env_id for task in core16().values()}
+    specs = [spec for spec in gymnasium.registry.values() if spec.id not in core16_env_ids]
+    return {spec.id: spec.max_episode_steps for spec in specs}
+
+
 def load_task_file(path: Path) -> Task:
     """Read a task file, which has the same format as the shipped ones (see docs/tasks.md)."""
     try:

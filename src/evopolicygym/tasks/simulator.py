@@ -152,7 +152,9 @@ def _import_requirements(task: Task) -> None:
     _mute_notices()
     for module in task.requires:
         try:
-            importlib.import_module(module)
+            with warnings.catch_warnings():  # with `python -W error`, Box2D crashes on this one
+                warnings.filterwarnings("ignore", message="builtin type [Ss]wig.* has no __module__ attribute")
+                importlib.import_module(module)
         except (Exception, SystemExit) as error:
             is_missing = isinstance(error, ImportError)
             reason = str(error) if is_missing else f"{type(error).__name__}: {error}"

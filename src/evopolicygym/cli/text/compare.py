@@ -25,7 +25,7 @@ from evopolicygym.analysis.formatting import (
     pluralize,
 )
 from evopolicygym.analysis.gain import GainDifference
-from evopolicygym.analysis.knowledge_gap import KnowledgeGap
+from evopolicygym.analysis.knowledge_gap import KnowledgeGap, is_in_gap
 from evopolicygym.analysis.leaderboard.aggregates import FEWEST_TASKS
 from evopolicygym.analysis.leaderboard.detail_tables import (
     cost_table,
@@ -57,16 +57,6 @@ OVERALL = (
     "P(improvement)",
     "tasks needed",
 )
-
-
-def is_in_gap(pair: PairComparison, task: str, gaps: Sequence[KnowledgeGap]) -> bool:
-    """Whether two sides are one entrant whose knowledge gap on this task is shown. Labels of such sides are the entrant
-    and a path."""
-    return any(
-        all(label.startswith(f"{gap.entrant} (") for label in (pair.first, pair.second))
-        and any(shown.task == task for shown in gap.tasks)
-        for gap in gaps
-    )
 
 
 def show_pairs(
@@ -122,7 +112,7 @@ def _show_pair(pair: PairComparison, differing: Sequence[str], gaps: Sequence[Kn
             print_text(f"  {table.title}")
             print_table(table.columns, table.rows, optional=table.optional)
     for task, reason in pair.not_compared.items():
-        gap = "; its knowledge gap is below" if is_in_gap(pair, task, gaps) else ""
+        gap = "; its knowledge gap is below" if is_in_gap(gaps, pair.first, pair.second, task) else ""
         print_text(f"  not compared: {task}: {reason}{gap}")
     print_text()
 

@@ -77,10 +77,6 @@ class PromptAgent:
     session: str | None
     wait_s: float = 0.0
 
-    @property
-    def is_opening(self) -> bool:
-        return self.session is None
-
 
 def decide(state: RunState, limits: AgentLimits) -> CloseRun | SuspendRun | PromptAgent:
     """Return what to do next: a pure function of the ledger."""

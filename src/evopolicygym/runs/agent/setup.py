@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
@@ -44,7 +44,7 @@ from evopolicygym.runs.agent.gateway import (
 )
 from evopolicygym.runs.agent.install_paths import InstallPaths, find_install_paths, node_interpreter
 from evopolicygym.runs.agent.process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
-from evopolicygym.runs.agent.shell_variables import check_shell
+from evopolicygym.runs.agent.shell_variables import check_shell, shell_note
 from evopolicygym.runs.settings import AgentSettings
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentPython, AgentSandbox, NetworkAccess, make_python
 from evopolicygym.sandbox.agent.allow_list import parse
@@ -56,6 +56,7 @@ from evopolicygym.sandbox.runtime import runtime
 SHIPPED: Final = "builtin"
 FOLDER: Final = "agent"
 SEED: Final = "EVOPOLICYGYM_SEED"
+BESIDE: Final = "put what it needs into a folder of its own, or add --show PATH (show=)"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 
 
@@ -175,7 +176,15 @@ class AgentSetup:
         isolation = {"level": achieved.level, "network": achieved.network, "residues": residues}
         return {"agent": agent, "agent_isolation": isolation}
 
-    def files_shown_alone(self, paths: RunPaths) -> list[Path]:
+    def notices(self, paths: RunPaths) -> Iterator[str]:
+        """Yield what the user of a run should know before its agent starts: a shell variable that decides where the
+        model is asked, and files of a command that the agent sees without those beside them."""
+        if note := shell_note(self.settings):
+            yield note
+        for path in self._files_shown_alone(paths):
+            yield f"the agent sees {path} but not the files beside it: {BESIDE}"
+
+    def _files_shown_alone(self, paths: RunPaths) -> list[Path]:
         """Return the files of the command that the agent sees without the other files of their folder."""
         hidden = _hidden_folders(paths)
         files = [path for path in self._command_files() if install_paths.environment_of(path) is None]
@@ -333,7 +342,7 @@ def check_url(url: str | None) -> None:
         is_valid = False
     if not is_valid:
         raise UserError(
-            f"{url!r} is no address of a model's API",
+            f"{url!r} is not an address of a model's API",
             "Write the whole URL, such as http://127.0.0.1:8000/v1 or https://HOST/v1.",
         )
 

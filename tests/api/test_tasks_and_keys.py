@@ -1,0 +1,29 @@
+"""Lists of tasks, and sealing keys, as the commands `task list` and `seeds` have them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import evopolicygym
+from command_server import run_command
+
+
+def test_everything_is_what_the_command_lists():
+    listed = json.loads(run_command("task", "list", "--all", "--json").stdout)
+    everything = evopolicygym.list_tasks(everything=True)
+    assert set(evopolicygym.list_tasks()) < set(everything) and "LunarLander-v3" in everything
+    assert [row["id"] for row in listed] == everything
+
+
+def test_a_sealing_key_is_disclosed_on_purpose_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    created = evopolicygym.create_seal_key()
+    assert created.file == tmp_path / "evopolicygym" / "seal.key" and created.key not in repr(created)
+    assert evopolicygym.load_seal_key() == created
+    with pytest.raises(evopolicygym.UserError, match="never overwritten"):
+        evopolicygym.create_seal_key(created.file)
+    monkeypatch.setenv("EVOPOLICYGYM_SEAL_KEY", "ab" * 32)
+    used = evopolicygym.load_seal_key()
+    assert used.file is None and used.splits_id != created.splits_id
