@@ -83,7 +83,7 @@ def measure_world(world: World, seeds: Iterable[int], search_seeds: Iterable[int
     schema = schema_of(world.make().action_space)
     trivial, spread = _trivial_returns(world, schema, hidden)
     searched = linear_player(search_linear(world, given), schema)
-    expert = returns(world, world.expert, hidden, observes=False)
+    expert = expert_returns(world, hidden)
     return WorldMeasure(expert, trivial, returns(world, searched, hidden), spread)
 
 
@@ -106,6 +106,21 @@ def returns(world: World, player: Player, seeds: Iterable[int], observes: bool =
     env = world.make()
     env.observes = observes
     return [_episode(env, world.horizon, player, seed) for seed in seeds]
+
+
+def expert_returns(world: World, seeds: list[int]) -> list[float]:
+    """Return the return of the expert for each seed. Where it can, it plays all episodes side by side."""
+    experts = getattr(world, "experts", None)
+    if experts is None:
+        return returns(world, world.expert, seeds, observes=False)
+    envs = [world.make() for _ in seeds]
+    for env, seed in zip(envs, seeds, strict=True):
+        env.reset(seed=seed)
+    act, totals = experts(envs), [0.0] * len(envs)
+    for _ in range(world.horizon):
+        for number, (env, action) in enumerate(zip(envs, act(), strict=True)):
+            totals[number] += float(env.step(action)[1])
+    return totals
 
 
 def _episode(env: Any, horizon: int, player: Player, seed: int) -> float:
