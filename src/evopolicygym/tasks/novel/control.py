@@ -191,6 +191,7 @@ class ControlEnv(gymnasium.Env[Any, Any]):
         self.motion = Motion(world.system)
         self.waiting: list[Vector] = []
         self.steps = 0
+        self.observes = True
         self._readings = np.zeros(readings)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -199,7 +200,7 @@ class ControlEnv(gymnasium.Env[Any, Any]):
         self.motion.begin(system.start + system.spread * self.np_random.standard_normal(len(system.start)), 0.0)
         self.waiting = [np.zeros(len(system.push))] * system.delay
         self.steps = 0
-        return self._observation(system.wanted(0)), {}
+        return self._observation(system.wanted(0)) if self.observes else None, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         system, motion = self.world.system, self.motion
@@ -210,7 +211,8 @@ class ControlEnv(gymnasium.Env[Any, Any]):
         wanted = system.wanted(self.steps)
         error = float(motion.position.dot(system.driven)) - wanted
         reward = CLOSE * math.exp(-0.5 * (error / system.width) ** 2) + FAR / (1.0 + error * error)
-        return self._observation(wanted), reward, False, self.steps >= self.world.horizon, {}
+        observation = self._observation(wanted) if self.observes else None
+        return observation, reward, False, self.steps >= self.world.horizon, {}
 
     def _observation(self, wanted: float) -> Any:
         measured = self.motion.measured
