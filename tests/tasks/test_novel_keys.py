@@ -19,7 +19,7 @@ TASK = "novel/rules-1"
 def measured(expert=10.0, noise=1.0, search=0.0, spread=0.1, trivial=0.0) -> WorldMeasure:
     wobble = [noise, -noise] * 8
     returns = {"random": [trivial - 1.0] * 16, "constant 0": [trivial] * 16}
-    return WorldMeasure([expert + part for part in wobble], returns, [search] * 16, spread)
+    return WorldMeasure([expert + part for part in wobble], returns, spread, [search] * 16)
 
 
 def test_a_clear_lead_is_accepted():

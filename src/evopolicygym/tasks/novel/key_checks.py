@@ -47,7 +47,7 @@ ResultT = TypeVar("ResultT")
 class KeyCheck:
     """Measurements of the draws of one key; the last one was accepted, unless there is an ``error``. A draw has
     the means of the best trivial policy, the search and the expert, the standard error of the expert's lead, the spread
-    of trivial policies, and the objection to it or None."""
+    of trivial policies, and the objection to it or None. The search is None where the draw was refused without it."""
 
     task: str
     key: int
@@ -124,9 +124,8 @@ def check_key(job: KeyJob) -> KeyCheck:
     try:
         for draw in range(MOST_DRAWS):
             measured = measure(family, level, key, draw)
-            ends = {"trivial": measured.low, "search": math.fsum(measured.search) / len(measured.search)}
-            ends |= {"expert": measured.high, "error": measured.lead_error, "spread": measured.spread}
-            draws.append({name: rounded(value) for name, value in ends.items()} | {"objection": measured.objection()})
+            means = {name: None if mean is None else rounded(mean) for name, mean in measured.means().items()}
+            draws.append(means | {"objection": measured.objection()})
             if draws[-1]["objection"] is None:
                 break
         else:

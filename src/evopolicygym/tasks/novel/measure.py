@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -29,13 +29,14 @@ Player = Callable[[Any], Act]  # called with an environment that was just reset
 
 @dataclass(frozen=True)
 class WorldMeasure:
-    """Returns on the same hidden cases, by policy. ``search`` is the best linear policy of a run's budget, ``spread``
-    the standard deviation of what all trivial policies score, over policies and cases."""
+    """Returns on the same hidden cases, by policy. ``spread`` is the standard deviation of what all trivial policies
+    score, over policies and cases. ``search`` is the best linear policy of a run's budget; it is empty where the world
+    is refused without it."""
 
     expert: list[float]
     trivial: dict[str, list[float]]
-    search: list[float]
     spread: float
+    search: list[float] = field(default_factory=list)
 
     @property
     def low(self) -> float:
@@ -52,9 +53,14 @@ class WorldMeasure:
         differences = [mine - theirs for mine, theirs in zip(self.expert, best, strict=True)]
         return float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
 
+    def means(self) -> dict[str, Any]:
+        """Return what ``margin_problem`` takes."""
+        ends = {"trivial": self.low, "search": _mean(self.search) if self.search else None, "expert": self.high}
+        return {**ends, "error": self.lead_error, "spread": self.spread}
+
     def objection(self) -> str | None:
         """Return why this world is not worth playing; None if it is."""
-        problem = margin_problem(self.low, _mean(self.search), self.high, self.lead_error, self.spread)
+        problem = margin_problem(**self.means())
         if (
             problem is None
             and len({value for returns in (*self.trivial.values(), self.search) for value in returns}) < 2
@@ -63,27 +69,30 @@ class WorldMeasure:
         return problem
 
 
-def margin_problem(trivial: float, search: float, expert: float, error: float, spread: float) -> str | None:
+def margin_problem(trivial: float, search: float | None, expert: float, error: float, spread: float) -> str | None:
     """Return what the expert's lead lacks, given the means of three policies, the standard error of the lead, and the
-    spread of trivial policies; None if nothing."""
+    spread of trivial policies; None if nothing. A search that was not made is not looked at."""
     lead = expert - trivial
     if not lead > max(0.0, LEAST_ERRORS * error):
         return "the lead of the expert is not certain"
     if lead < LEAST_SPREADS * spread:
         return "the lead of the expert is small"
-    if search > trivial + MOST_SEARCHED * lead:
+    if search is not None and search > trivial + MOST_SEARCHED * lead:
         return "a search comes close to the expert"
     return None
 
 
 def measure_world(world: World, seeds: Iterable[int], search_seeds: Iterable[int]) -> WorldMeasure:
-    """Measure a world. ``search_seeds`` are the cases that the search may use; ``seeds`` are hidden from it."""
+    """Measure a world. ``search_seeds`` are the cases that the search may use; ``seeds`` are hidden from it. Nothing is
+    searched for where the lead of the expert is too small."""
     hidden, given = list(seeds), list(search_seeds)
     schema = schema_of(world.make().action_space)
     trivial, spread = _trivial_returns(world, schema, hidden)
+    measured = WorldMeasure(expert_returns(world, hidden), trivial, spread)
+    if margin_problem(**measured.means()):
+        return measured
     searched = linear_player(search_linear(world, given), schema)
-    expert = expert_returns(world, hidden)
-    return WorldMeasure(expert, trivial, returns(world, searched, hidden), spread)
+    return replace(measured, search=returns(world, searched, hidden))
 
 
 def _trivial_returns(world: World, schema: dict[str, Any], hidden: list[int]) -> tuple[dict[str, list[float]], float]:

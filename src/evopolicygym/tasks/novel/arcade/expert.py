@@ -48,7 +48,9 @@ class LookAhead:
         # Tables by kind.
         self._reaches = np.array([game.reach(kind, game.player[0]) for kind in kinds], np.int16)
         shot = game.shooting.sprite if game.shooting else game.player[0]
-        self._shot_reaches = np.array([game.reach(kind, shot) if kind.stops_shots else -1 for kind in kinds], np.float32)
+        self._shot_reaches = np.array(
+            [game.reach(kind, shot) if kind.stops_shots else -1 for kind in kinds], np.float32
+        )
         self._touch, self._hit, self._arrive = (
             np.array([getattr(kind, name) for kind in kinds]) for name in ("touch", "hit", "arrive")
         )
@@ -101,8 +103,7 @@ class LookAhead:
         actions += headings
         pushes, places = self._push.take(actions, axis=1), np.empty((STEPS, 2, count))
         place, velocity = (
-            np.repeat(np.array(start)[:, None], count, axis=1)
-            for start in ((env.x, env.y), (env.speed_x, env.speed_y))
+            np.repeat(np.array(start)[:, None], count, axis=1) for start in ((env.x, env.y), (env.speed_x, env.speed_y))
         )
         for step, there in enumerate(places):
             if keep:
