@@ -81,8 +81,8 @@ class System:
 
 
 class Motion:
-    """Positions and velocities of a system, one state or many in rows, which are advanced in place. ``state`` has all of
-    a state in one vector, so that its accelerations are one product; the rest is done on arrays without gaps."""
+    """Positions and velocities of a system, one state or many in rows, which are advanced in place. ``state`` has a
+    whole state in one vector, so that its accelerations are one product; the rest is done on arrays without gaps."""
 
     def __init__(self, system: System, rows: tuple[int, ...] = ()) -> None:
         masses, self._system = len(system.start), system

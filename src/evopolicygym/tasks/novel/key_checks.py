@@ -119,13 +119,13 @@ def public_key(task_id: str, number: int) -> bytes:
 
 def check_key(job: KeyJob) -> KeyCheck:
     """Draw the world of a key, and keep what every draw was measured with."""
-    (task_id, number), draws, error = job, [], None
+    (task_id, number), draws, error = job, list[dict[str, Any]](), None
     (family, level), began, key = task_parts(task_id), time.process_time(), public_key(*job)
     try:
         for draw in range(MOST_DRAWS):
             measured = measure(family, level, key, draw)
             means = {name: None if mean is None else rounded(mean) for name, mean in measured.means().items()}
-            draws.append(means | {"objection": measured.objection()})
+            draws.append({**means, "objection": measured.objection()})
             if draws[-1]["objection"] is None:
                 break
         else:

@@ -49,8 +49,8 @@ GREY: Final = np.arange(3 * 255 + 1) / 3 / 255.0  # by the sum of a pixel's thre
 
 
 def brightness(picture: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the mean of the three colours of each pixel of bytes, from 0 to 1. Adding them as integers takes a fifth of
-    the time of their mean, and gives the same bits."""
+    """Return the mean of the three colours of each pixel of bytes, from 0 to 1. Adding them as integers takes a fifth
+    of the time of their mean, and gives the same bits."""
     sums = picture[..., 0].astype(np.uint16)
     sums += picture[..., 1]
     sums += picture[..., 2]

@@ -22,6 +22,7 @@ VARIATIONS: Final = 24  # of the plan that was best at the step before
 THREE_PARTS: Final = 48  # plans of three random parts
 END_LOSS: Final = 3.0  # what the end of an episode costs beyond its reward
 GONE: Final = -1000  # position of a thing that is no longer there
+COUNTDOWN: Final = np.arange(STEPS, 0, -1).astype(np.uint8)[:, None, None]  # by step: the earlier, the larger
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -90,7 +91,7 @@ class LookAhead:
         total = self._worth(things, numbers, touched, hits) + centre
         if game.shooting and fired is not None:
             total -= game.shooting.cost * fired.any(axis=0)
-        return total
+        return np.asarray(total)
 
     def _moves(self, plans: Array) -> tuple[Array, Array]:
         """Return where the player is at every step of every plan, (steps, 2, plans), and its heading."""
@@ -204,8 +205,8 @@ class LookAhead:
 
 
 class Ways:
-    """Positions of things in the next steps: (2, steps, things, 1) of those that move alike in all plans, and (2, steps,
-    things, plans) of those that chase the player, which are at ``chasing``."""
+    """Positions of things in the next steps. Most are the same in all plans, (2, steps, things, 1); those of chasing
+    things are not, (2, steps, chasing things, plans)."""
 
     def __init__(self, things: list[Thing], now: int, pixels: Array) -> None:
         self._alike = np.full((2, STEPS, len(things), 1), GONE, np.int16)
@@ -245,13 +246,10 @@ def _chase(thing: Thing, now: int, way: Array, pixels: Array) -> None:
         way[:, step] = place
 
 
-COUNTDOWN: Final = np.arange(STEPS, 0, -1, np.uint8)[:, None, None]
-
-
 def _first(near: Array, start: int = 0) -> Array:
     """Return the first step at which something is near, from (steps, things, plans) to (things, plans); ``STEPS`` if it
     never is. The steps begin at ``start``."""
-    return np.uint8(STEPS) - (near.view(np.uint8) * COUNTDOWN[start:]).max(axis=0)
+    return np.asarray(np.uint8(STEPS) - (near.view(np.uint8) * COUNTDOWN[start:]).max(axis=0))
 
 
 def _library(shoots: int, rest: int, actions: int, generator: np.random.Generator) -> list[list[int]]:
