@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -80,30 +81,38 @@ class System:
 
 
 class Motion:
-    """States of a system, a single one or many in rows, which are advanced in place: all of them in one vector, so that
-    a step is few operations."""
+    """Positions and velocities of a system, one state or many in rows, which are advanced in place. ``state`` has a
+    whole state in one vector, so that its accelerations are one product; the rest is done on arrays without gaps."""
 
     def __init__(self, system: System, rows: tuple[int, ...] = ()) -> None:
         masses, self._system = len(system.start), system
+        shape = (*rows, masses)
+        self.position, self.velocity = np.zeros(shape), np.zeros(shape)
         self.state = np.zeros((*rows, len(system.linear)))
-        self.position, self.velocity = self.state[..., :masses], self.state[..., masses : 2 * masses]
         self.measured, self.command = self.state[..., : 2 * masses + 1], self.state[..., 2 * masses + 1 :]
-        self._force, self._change = np.zeros((*rows, masses)), np.zeros((*rows, masses))
+        self._place, self._speed = self.state[..., :masses], self.state[..., masses : 2 * masses]
+        self._wave, self._well = np.tile(system.wave, (*rows, 1)), np.tile(system.well, (*rows, 1))
+        self._force, self._change = np.zeros(shape), np.zeros(shape)
+
+    def begin(self, position: Any, velocity: Any) -> None:
+        """Begin with these states, without a command."""
+        self.position[:], self.velocity[:] = position, velocity
+        self.state[:] = 0.0
+        self._place[:], self._speed[:] = self.position, self.velocity
 
     def advance(self) -> None:
         """Move by one step under the command."""
-        system, force, change = self._system, self._force, self._change
-        np.dot(self.state, system.linear, out=force)
-        np.multiply(self.position, system.wave, out=change)
+        position, velocity, force, change = self.position, self.velocity, self._force, self._change
+        np.matmul(self.state, self._system.linear, out=force)
+        np.multiply(position, self._wave, out=change)
         np.sin(change, out=change)
-        change *= system.well
+        change *= self._well
         force += change
         force *= STEP_S
-        velocity = self.velocity
         velocity += force
         np.multiply(velocity, STEP_S, out=change)
-        position = self.position
         position += change
+        self._place[:], self._speed[:] = position, velocity
 
 
 @dataclass(frozen=True)
@@ -121,8 +130,11 @@ class ControlWorld:
         return ControlEnv(self, render_mode)
 
     def expert(self, env: Any) -> Act:
-        planner = Planner(self.system, env)
-        return planner.act
+        plan = self.experts([env])
+        return lambda _: plan()[0]
+
+    def experts(self, envs: Sequence[Any]) -> Callable[[], Sequence[Any]]:
+        return Planner(self.system, envs).act
 
     def texts(self) -> dict[str, Any]:
         system, masses = self.system, len(self.system.start)
@@ -179,16 +191,16 @@ class ControlEnv(gymnasium.Env[Any, Any]):
         self.motion = Motion(world.system)
         self.waiting: list[Vector] = []
         self.steps = 0
+        self.observes = True
         self._readings = np.zeros(readings)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         super().reset(seed=seed)
         system = self.world.system
-        self.motion.state[:] = 0.0
-        self.motion.position[:] = system.start + system.spread * self.np_random.standard_normal(len(system.start))
+        self.motion.begin(system.start + system.spread * self.np_random.standard_normal(len(system.start)), 0.0)
         self.waiting = [np.zeros(len(system.push))] * system.delay
         self.steps = 0
-        return self._observation(system.wanted(0)), {}
+        return self._observation(system.wanted(0)) if self.observes else None, {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         system, motion = self.world.system, self.motion
@@ -199,7 +211,8 @@ class ControlEnv(gymnasium.Env[Any, Any]):
         wanted = system.wanted(self.steps)
         error = float(motion.position.dot(system.driven)) - wanted
         reward = CLOSE * math.exp(-0.5 * (error / system.width) ** 2) + FAR / (1.0 + error * error)
-        return self._observation(wanted), reward, False, self.steps >= self.world.horizon, {}
+        observation = self._observation(wanted) if self.observes else None
+        return observation, reward, False, self.steps >= self.world.horizon, {}
 
     def _observation(self, wanted: float) -> Any:
         measured = self.motion.measured
@@ -214,41 +227,46 @@ class ControlEnv(gymnasium.Env[Any, Any]):
 
 class Planner:
     """Model-predictive control on the true system: improves a plan by sampling around it, widely and closely, at every
-    step."""
+    step. It plays several environments side by side, with the same noise for each: numpy is called once for all."""
 
     PLANS, STEPS, KEPT, SPREADS = 160, 30, 8, (0.6, 0.15)
 
-    def __init__(self, system: System, env: ControlEnv) -> None:
-        self._system, self._env = system, env
+    def __init__(self, system: System, envs: Sequence[ControlEnv]) -> None:
+        self._system, self._envs = system, envs
         self._generator = np.random.default_rng(0)
-        self._plan = np.zeros((self.STEPS, len(system.push)))
-        self._motion = Motion(system, (self.PLANS,))
+        self._plans = np.zeros((len(envs), self.STEPS, len(system.push)))  # the best one of each environment
+        self._motion = Motion(system, (len(envs), self.PLANS))
         self._spread = np.resize(self.SPREADS, (self.PLANS, 1, 1))
 
-    def act(self, _: Any) -> Any:
-        noise = self._spread * self._generator.standard_normal((self.PLANS, *self._plan.shape))
+    def act(self) -> list[Any]:
+        """Return the next action in each environment."""
+        noise = self._spread * self._generator.standard_normal((self.PLANS, *self._plans.shape[1:]))
         noise[:, 1:] = 0.6 * noise[:, 1:] + 0.4 * noise[:, :-1]
         noise[0] = 0.0
-        plans = np.clip(self._plan + noise, -1.0, 1.0)
-        values = self._values(plans)
-        best = np.argsort(values)[-self.KEPT :]
-        weights = np.exp(values[best] - values[best[-1]])
-        self._plan = np.tensordot(weights / weights.sum(), plans[best], 1)
-        action = self._plan[0].astype(np.float32)
-        self._plan = np.concatenate((self._plan[1:], self._plan[-1:]))
-        return action
+        samples = self._plans.swapaxes(0, 1)[:, :, None] + noise.swapaxes(0, 1)[:, None]  # by step, which is fastest
+        np.minimum(np.maximum(samples, -1.0, out=samples), 1.0, out=samples)
+        for plan, values, tried in zip(self._plans, self._values(samples), samples.swapaxes(0, 1), strict=True):
+            best = np.argsort(values)[-self.KEPT :]
+            weights = np.exp(values[best] - values[best[-1]])
+            plan[:] = np.tensordot(weights / weights.sum(), tried[:, best].swapaxes(0, 1), 1)
+        actions = list(self._plans[:, 0].astype(np.float32))
+        self._plans[:, :-1] = self._plans[:, 1:]
+        return actions
 
-    def _values(self, plans: Vector) -> Vector:
-        env, system, motion = self._env, self._system, self._motion
-        motion.state[:] = env.motion.state
-        errors = np.empty((self.STEPS, len(plans)))
-        for step in range(self.STEPS + system.delay):
-            ahead = step - system.delay
-            motion.command[:] = env.waiting[step] if step < system.delay else plans[:, ahead]
+    def _values(self, samples: Vector) -> Vector:
+        """Return the rewards of samples, (steps, environments, plans, motors), by environment and plan."""
+        system, motion, delay, now = self._system, self._motion, self._system.delay, self._envs[0].steps
+        states = np.array([(env.motion.position, env.motion.velocity) for env in self._envs])[:, :, None]
+        motion.begin(states[:, 0], states[:, 1])
+        waiting = np.array([env.waiting for env in self._envs])[:, :, None]
+        errors = np.empty(samples.shape[:3])
+        for step in range(self.STEPS + delay):
+            ahead = step - delay
+            motion.command[:] = waiting[:, step] if ahead < 0 else samples[ahead]
             motion.advance()
             if ahead >= 0:
                 np.matmul(motion.position, system.driven, out=errors[ahead])
-                errors[ahead] -= system.wanted(env.steps + step + 1)
+                errors[ahead] -= system.wanted(now + step + 1)
         rewards = CLOSE * np.exp(-0.5 * (errors / system.width) ** 2) + FAR / (1.0 + errors * errors)
         return np.asarray(rewards.sum(axis=0))
 

@@ -47,7 +47,7 @@ ResultT = TypeVar("ResultT")
 class KeyCheck:
     """Measurements of the draws of one key; the last one was accepted, unless there is an ``error``. A draw has
     the means of the best trivial policy, the search and the expert, the standard error of the expert's lead, the spread
-    of trivial policies, and the objection to it or None."""
+    of trivial policies, and the objection to it or None. The search is None where the draw was refused without it."""
 
     task: str
     key: int
@@ -119,14 +119,13 @@ def public_key(task_id: str, number: int) -> bytes:
 
 def check_key(job: KeyJob) -> KeyCheck:
     """Draw the world of a key, and keep what every draw was measured with."""
-    (task_id, number), draws, error = job, [], None
+    (task_id, number), draws, error = job, list[dict[str, Any]](), None
     (family, level), began, key = task_parts(task_id), time.process_time(), public_key(*job)
     try:
         for draw in range(MOST_DRAWS):
             measured = measure(family, level, key, draw)
-            ends = {"trivial": measured.low, "search": math.fsum(measured.search) / len(measured.search)}
-            ends |= {"expert": measured.high, "error": measured.lead_error, "spread": measured.spread}
-            draws.append({name: rounded(value) for name, value in ends.items()} | {"objection": measured.objection()})
+            means = {name: None if mean is None else rounded(mean) for name, mean in measured.means().items()}
+            draws.append({**means, "objection": measured.objection()})
             if draws[-1]["objection"] is None:
                 break
         else:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 
-from evopolicygym.tasks.novel.world import Act, World
+from evopolicygym.tasks.novel.world import Act, World, brightness
 from evopolicygym.tasks.spaces import constant_actions, schema_of
 
 CASES: Final = 16
@@ -22,7 +22,6 @@ LEAST_ERRORS: Final = 4.0  # lead, in its standard errors
 LEAST_SPREADS: Final = 3.0  # lead, in standard deviations of what all trivial policies score
 MOST_SEARCHED: Final = 0.5  # share of the lead that a search may reach
 PICTURE: Final = 8  # side of the picture that a search sees, after averaging
-GREY: Final = np.arange(3 * 255 + 1) / 3 / 255.0  # by the sum of a pixel's three colours
 CODE_SPREAD: Final = 0.6180339887498949  # the golden ratio: multiples of it, modulo 1, lie far apart
 
 Player = Callable[[Any], Act]  # called with an environment that was just reset
@@ -30,13 +29,14 @@ Player = Callable[[Any], Act]  # called with an environment that was just reset
 
 @dataclass(frozen=True)
 class WorldMeasure:
-    """Returns on the same hidden cases, by policy. ``search`` is the best linear policy of a run's budget, ``spread``
-    the standard deviation of what all trivial policies score, over policies and cases."""
+    """Returns on the same hidden cases, by policy. ``spread`` is the standard deviation of what all trivial policies
+    score, over policies and cases. ``search`` is the best linear policy of a run's budget; it is empty where the world
+    is refused without it."""
 
     expert: list[float]
     trivial: dict[str, list[float]]
-    search: list[float]
     spread: float
+    search: list[float] = field(default_factory=list)
 
     @property
     def low(self) -> float:
@@ -53,9 +53,14 @@ class WorldMeasure:
         differences = [mine - theirs for mine, theirs in zip(self.expert, best, strict=True)]
         return float(np.std(differences, ddof=1)) / math.sqrt(len(differences))
 
+    def means(self) -> dict[str, Any]:
+        """Return what ``margin_problem`` takes."""
+        ends = {"trivial": self.low, "search": _mean(self.search) if self.search else None, "expert": self.high}
+        return {**ends, "error": self.lead_error, "spread": self.spread}
+
     def objection(self) -> str | None:
         """Return why this world is not worth playing; None if it is."""
-        problem = margin_problem(self.low, _mean(self.search), self.high, self.lead_error, self.spread)
+        problem = margin_problem(**self.means())
         if (
             problem is None
             and len({value for returns in (*self.trivial.values(), self.search) for value in returns}) < 2
@@ -64,27 +69,30 @@ class WorldMeasure:
         return problem
 
 
-def margin_problem(trivial: float, search: float, expert: float, error: float, spread: float) -> str | None:
+def margin_problem(trivial: float, search: float | None, expert: float, error: float, spread: float) -> str | None:
     """Return what the expert's lead lacks, given the means of three policies, the standard error of the lead, and the
-    spread of trivial policies; None if nothing."""
+    spread of trivial policies; None if nothing. A search that was not made is not looked at."""
     lead = expert - trivial
     if not lead > max(0.0, LEAST_ERRORS * error):
         return "the lead of the expert is not certain"
     if lead < LEAST_SPREADS * spread:
         return "the lead of the expert is small"
-    if search > trivial + MOST_SEARCHED * lead:
+    if search is not None and search > trivial + MOST_SEARCHED * lead:
         return "a search comes close to the expert"
     return None
 
 
 def measure_world(world: World, seeds: Iterable[int], search_seeds: Iterable[int]) -> WorldMeasure:
-    """Measure a world. ``search_seeds`` are the cases that the search may use; ``seeds`` are hidden from it."""
+    """Measure a world. ``search_seeds`` are the cases that the search may use; ``seeds`` are hidden from it. Nothing is
+    searched for where the lead of the expert is too small."""
     hidden, given = list(seeds), list(search_seeds)
     schema = schema_of(world.make().action_space)
     trivial, spread = _trivial_returns(world, schema, hidden)
+    measured = WorldMeasure(expert_returns(world, hidden), trivial, spread)
+    if margin_problem(**measured.means()):
+        return measured
     searched = linear_player(search_linear(world, given), schema)
-    expert = returns(world, world.expert, hidden, observes=False)
-    return WorldMeasure(expert, trivial, returns(world, searched, hidden), spread)
+    return replace(measured, search=returns(world, searched, hidden))
 
 
 def _trivial_returns(world: World, schema: dict[str, Any], hidden: list[int]) -> tuple[dict[str, list[float]], float]:
@@ -104,8 +112,24 @@ def _trivial_returns(world: World, schema: dict[str, Any], hidden: list[int]) ->
 def returns(world: World, player: Player, seeds: Iterable[int], observes: bool = True) -> list[float]:
     """Return the return of one episode per seed. A player that ignores observations need not have them made."""
     env = world.make()
-    env.observes = observes
+    env.observes, env.grey = observes, True
     return [_episode(env, world.horizon, player, seed) for seed in seeds]
+
+
+def expert_returns(world: World, seeds: list[int]) -> list[float]:
+    """Return the return of the expert for each seed. Where it can, it plays all episodes side by side."""
+    experts = getattr(world, "experts", None)
+    if experts is None:
+        return returns(world, world.expert, seeds, observes=False)
+    envs = [world.make() for _ in seeds]
+    for env, seed in zip(envs, seeds, strict=True):
+        env.observes = False
+        env.reset(seed=seed)
+    act, totals = experts(envs), [0.0] * len(envs)
+    for _ in range(world.horizon):
+        for number, (env, action) in enumerate(zip(envs, act(), strict=True)):
+            totals[number] += float(env.step(action)[1])
+    return totals
 
 
 def _episode(env: Any, horizon: int, player: Player, seed: int) -> float:
@@ -147,15 +171,21 @@ def search_linear(world: World, given: list[int]) -> np.ndarray[Any, Any]:
 
 def linear_player(weights: np.ndarray[Any, Any], schema: Mapping[str, Any]) -> Player:
     """Return a policy whose action is a linear function of the features of its observation."""
+    inputs = np.ones(weights.shape[1])  # the last one stays
 
-    def act(observation: Any) -> Any:
-        output = weights @ np.append(features(observation), 1.0)
-        if schema["type"] == "Discrete":
-            return int(np.argmax(output)) + schema["start"]
-        shaped = np.clip(output.reshape(schema["shape"]), schema["low"], schema["high"])
-        return shaped.astype(schema["dtype"])
+    def choice(observation: Any) -> Any:
+        inputs[:-1] = features(observation)
+        return int((weights @ inputs).argmax()) + schema["start"]
 
-    return lambda _: act
+    def numbers(observation: Any) -> Any:
+        inputs[:-1] = features(observation)
+        shaped = (weights @ inputs).reshape(schema["shape"])
+        return np.minimum(np.maximum(shaped, low), high).astype(schema["dtype"])
+
+    if schema["type"] == "Discrete":
+        return lambda _: choice
+    low, high = np.array(schema["low"]), np.array(schema["high"])
+    return lambda _: numbers
 
 
 def features(observation: Any) -> np.ndarray[Any, Any]:
@@ -167,23 +197,23 @@ def features(observation: Any) -> np.ndarray[Any, Any]:
         return np.zeros(0)
     array = np.asarray(observation)
     if array.ndim == 3 and min(array.shape[:2]) > PICTURE:
-        array = _small_grey(array)
-    elif np.issubdtype(array.dtype, np.integer) and array.ndim < 3:
+        array = _small(brightness(array))
+    elif array.ndim == 2 and array.dtype == np.float64 and min(array.shape) > PICTURE:
+        array = _small(array)
+    elif array.dtype.kind in "iu" and array.ndim < 3:
         array = 2.0 * (array * CODE_SPREAD % 1.0) - 1.0
     vector: np.ndarray[Any, Any] = np.tanh(array.reshape(-1), dtype=np.float64)
     return vector
 
 
-def _small_grey(picture: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the mean brightness, from 0 to 1, of the parts of a picture of bytes. This is most of what a search on
-    pictures costs: adding colours as integers takes a fifth of the time of their mean, and gives the same bits."""
-    rows, columns = (size // PICTURE for size in picture.shape[:2])
-    cut = picture[: rows * PICTURE, : columns * PICTURE]
-    sums = cut[:, :, 0].astype(np.uint16)
-    sums += cut[:, :, 1]
-    sums += cut[:, :, 2]
-    parts = GREY.take(sums).reshape(PICTURE, rows, PICTURE, columns)
-    return np.asarray(parts.mean(axis=(1, 3)))
+def _small(grey: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return the mean brightness of the parts of a picture. Pixels of a row are added in pairs, and then the pairs: so
+    does numpy where a part has 8 pixels, but for each part apart."""
+    rows, columns = (size // PICTURE for size in grey.shape)
+    sums = grey[: rows * PICTURE, : columns * PICTURE]
+    while sums.shape[1] % (2 * PICTURE) == 0:
+        sums = sums[:, ::2] + sums[:, 1::2]
+    return np.asarray(sums.reshape(PICTURE, rows, PICTURE, -1).sum(axis=(1, 3)) / (rows * columns))
 
 
 def _mean(values: list[float]) -> float:

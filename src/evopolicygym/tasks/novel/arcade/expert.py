@@ -5,6 +5,8 @@ hit and let pass within the next steps, and takes the first action of the best o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from typing import Any, Final
 
 import numpy as np
@@ -20,188 +22,234 @@ VARIATIONS: Final = 24  # of the plan that was best at the step before
 THREE_PARTS: Final = 48  # plans of three random parts
 END_LOSS: Final = 3.0  # what the end of an episode costs beyond its reward
 GONE: Final = -1000  # position of a thing that is no longer there
+COUNTDOWN: Final = np.arange(STEPS, 0, -1).astype(np.uint8)[:, None, None]  # by step: the earlier, the larger
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class LookAhead:
-    """Chooses actions for an environment by comparing plans."""
+    """Chooses actions for an environment by comparing plans. Plans are columns, and all arrays have them as their last
+    axis: numpy is fastest along it."""
 
     def __init__(self, game: Game, env: ArcadeEnv) -> None:
         self._game, self._env = game, env
         self._generator = np.random.default_rng(0)
-        controls = game.controls
+        controls, kinds = game.controls, game.kinds
         # Tables by action * HEADINGS + heading; those of pushes have a row for x and one for y.
         self._turn = np.array(controls.turn).reshape(-1)
         self._push = np.ascontiguousarray(np.array(controls.push).reshape(-1, 2).T)
-        self._plans = np.array(_library(controls.shoots, controls.rest, len(controls.names), self._generator))
-        self._best = self._plans[0]
+        pushes_turn = any(len(set(pushes)) > 1 for pushes in controls.push)
+        turns = any(list(turn) != list(range(HEADINGS)) for turn in controls.turn)
+        self._turns = turns and (pushes_turn or game.shooting is not None)  # whether headings change and matter
+        self._least, self._most = (np.array(ends, float)[:, None] for ends in zip(*controls.bounds, strict=True))
+        library = _library(controls.shoots, controls.rest, len(controls.names), self._generator)
+        self._plans = np.ascontiguousarray(np.array(library).T)
+        self._best = self._plans[:, 0]
         self._discounts = DISCOUNT ** np.arange(STEPS + 1)
-        self._reaches = np.array([game.reach(kind, game.player[0]) for kind in game.kinds])
+        # Tables by kind.
+        self._reaches = np.array([game.reach(kind, game.player[0]) for kind in kinds], np.int16)
         shot = game.shooting.sprite if game.shooting else game.player[0]
-        self._shot_reaches = np.array([game.reach(kind, shot) for kind in game.kinds])
+        self._shot_reaches = np.array(
+            [game.reach(kind, shot) if kind.stops_shots else -1 for kind in kinds], np.float32
+        )
+        self._touch, self._hit, self._arrive = (
+            np.array([getattr(kind, name) for kind in kinds]) for name in ("touch", "hit", "arrive")
+        )
+        self._stages, self._ends = np.array([kind.stage for kind in kinds]), np.array([kind.ends for kind in kinds])
 
     def act(self, _: Any) -> int:
-        plans = np.concatenate((self._varied(), self._plans))
-        best = plans[int(np.argmax(self._values(plans)))]
+        plans = np.concatenate((self._varied(), self._plans), axis=1)
+        best = plans[:, int(np.argmax(self._values(plans)))]
         self._best = np.append(best[1:], self._game.controls.rest)
         return int(best[0])
 
     def _varied(self) -> Array:
         """Return the last best plan, and variations of it: one action held for some steps somewhere in it."""
-        plans = np.tile(self._best, (1 + VARIATIONS, 1))
+        plans = np.repeat(self._best[:, None], 1 + VARIATIONS, axis=1)
         starts = self._generator.integers(0, STEPS // 2, VARIATIONS).tolist()
         lengths = self._generator.integers(1, 8, VARIATIONS).tolist()
         actions = self._generator.integers(0, len(self._game.controls.names), VARIATIONS).tolist()
         for number, (start, length, action) in enumerate(zip(starts, lengths, actions, strict=True), 1):
-            plans[number, start : start + length] = action
+            plans[start : start + length, number] = action
         return plans
 
     def _values(self, plans: Array) -> Array:
         env, game = self._env, self._game
-        lag = game.controls.lag
-        if lag:
-            first = np.tile(env.waiting, (len(plans), 1))
-            plans = np.concatenate((first, plans[:, : STEPS - lag]), axis=1)
-        x, y, headings = self._moves(plans)
-        across, down = np.floor(x + 0.5).astype(np.int16), np.floor(y + 0.5).astype(np.int16)
-        centre = (abs(x[:, -1] - SIDE / 2) + abs(y[:, -1] - SIDE / 2)) * -0.0005
+        if lag := game.controls.lag:
+            plans = np.concatenate((np.repeat(np.array(env.waiting)[:, None], plans.shape[1], axis=1), plans[:-lag]))
+        places, headings = self._moves(plans)
+        centre = (abs(places[-1, 0] - SIDE / 2) + abs(places[-1, 1] - SIDE / 2)) * -0.0005
         things = env.things
         if not things:
             return np.asarray(centre)
-        ways = self._ways(things, across, down)
-        touched = self._contacts(things, ways, across, down)
-        hits = self._hits(plans, things, ways, x, y, headings) if game.shooting else None
-        total = self._worth(things, touched, hits) + centre
-        if game.shooting:
-            total -= game.shooting.cost * (plans == game.controls.shoots).any(axis=1)
-        return total
+        pixels = np.floor(places + 0.5).astype(np.int16)
+        numbers = np.array([thing.number for thing in things])
+        ways = Ways(things, env.steps, pixels)
+        touched = self._contacts(numbers, ways, pixels)
+        fired = plans == game.controls.shoots if game.shooting else None
+        hits = None if fired is None else self._hits(fired, numbers, ways, places, headings)
+        total = self._worth(things, numbers, touched, hits) + centre
+        if game.shooting and fired is not None:
+            total -= game.shooting.cost * fired.any(axis=0)
+        return np.asarray(total)
 
-    def _moves(self, plans: Array) -> tuple[Array, Array, Array]:
-        """Return where the player is at every step of every plan, and its heading."""
-        env, controls = self._env, self._game.controls
-        actions = np.ascontiguousarray(plans.T) * HEADINGS  # by step, which is fastest one after the other
-        headings, heading = np.empty(actions.shape, int), np.full(len(plans), env.heading)
-        for step in range(STEPS):
-            heading = self._turn.take(actions[step] + heading, out=headings[step])
-        pushes, places = self._push.take(actions + headings, axis=1), np.empty((2, *actions.shape))
-        place, speed = (env.x, env.y), (env.speed_x, env.speed_y)
-        for axis, (least, most) in enumerate(controls.bounds):
-            now, velocity = (np.full(len(plans), float(start[axis])) for start in (place, speed))
-            for push, there in zip(pushes[axis], places[axis], strict=True):
-                velocity *= controls.keep
-                velocity += push
-                now += velocity
-                np.minimum(np.maximum(now, least, out=now), most, out=now)
-                there[:] = now
-        x, y = (np.ascontiguousarray(along.T) for along in places)
-        return x, y, np.ascontiguousarray(headings.T)
+    def _moves(self, plans: Array) -> tuple[Array, Array]:
+        """Return where the player is at every step of every plan, (steps, 2, plans), and its heading."""
+        env, keep, count = self._env, self._game.controls.keep, plans.shape[1]
+        actions, headings = plans * HEADINGS, np.full(plans.shape, env.heading)
+        if self._turns:
+            heading = headings[0]
+            for action, after in zip(actions, headings, strict=True):
+                heading = self._turn.take(action + heading, out=after, mode="clip")  # with "raise" it would be copied
+        actions += headings
+        pushes, places = self._push.take(actions, axis=1), np.empty((STEPS, 2, count))
+        place, velocity = (
+            np.repeat(np.array(start)[:, None], count, axis=1) for start in ((env.x, env.y), (env.speed_x, env.speed_y))
+        )
+        for step, there in enumerate(places):
+            if keep:
+                velocity *= keep
+                velocity += pushes[:, step]
+            else:
+                velocity = pushes[:, step]
+            np.add(place, velocity, out=there)
+            place = np.minimum(np.maximum(there, self._least, out=there), self._most, out=there)
+        return places, headings
 
-    def _ways(self, things: list[Thing], across: Array, down: Array) -> Array:
-        """Return the positions of all things: (2, plans or 1, steps, things)."""
-        chasing = [n for n, thing in enumerate(things) if thing.kind.motion is KindMotion.CHASE]
-        ways = np.full((2, len(across) if chasing else 1, STEPS, len(things)), GONE, np.int16)
-        for number, thing in enumerate(things):
-            if thing.kind.motion is not KindMotion.CHASE:
-                age = self._env.steps - thing.born
-                coming = thing.track[age + 1 : age + 1 + STEPS]
-                ways[:, :, : len(coming), number] = coming.T[:, None]
-        for number in chasing:
-            self._chase(things[number], ways[:, :, :, number], across, down)
-        return ways
+    def _contacts(self, numbers: Array, ways: Ways, pixels: Array) -> Array:
+        """Return the step at which each thing is first touched, (things, plans); ``STEPS`` if it is not."""
 
-    def _chase(self, thing: Thing, way: Array, across: Array, down: Array) -> None:
-        x, y = (np.full(len(across), value, np.int16) for value in (thing.x, thing.y))
-        age, speed = self._env.steps - thing.born, thing.kind.speed
-        for step in range(min(STEPS, thing.kind.life - age - 1)):
-            pixels = int(speed * (age + step + 1)) - int(speed * (age + step))
-            x = x + np.minimum(np.maximum(across[:, step] - x, -pixels), pixels)
-            y = y + np.minimum(np.maximum(down[:, step] - y, -pixels), pixels)
-            way[0, :, step], way[1, :, step] = x, y
+        def is_near(way: Array, chosen: Any) -> Array:
+            reach = self._reaches[numbers[chosen], None]
+            from_left, from_top = way + reach
+            # A distance from -reach to reach, plus reach, is at most 2 * reach; below 0, it is large without a sign.
+            most = (2 * reach).astype(np.uint16)
+            near: Array = (from_left - pixels[:, 0, None]).view(np.uint16) <= most
+            near &= (from_top - pixels[:, 1, None]).view(np.uint16) <= most
+            return near
 
-    def _contacts(self, things: list[Thing], ways: Array, across: Array, down: Array) -> Array:
-        """Return the step at which each thing is first touched, by plan; ``STEPS`` if it is not."""
-        reach = self._reaches[[thing.number for thing in things]].astype(np.int16)
-        from_left, from_top = ways + reach
-        # A distance from -reach to reach, plus reach, is at most 2 * reach; negative numbers are large without a sign.
-        most = (2 * reach).astype(np.uint16)
-        near = (from_left - across[:, :, None]).view(np.uint16) <= most
-        near &= (from_top - down[:, :, None]).view(np.uint16) <= most
-        return _first(near)
+        return _first(ways.where(is_near))
 
-    def _hits(self, plans: Array, things: list[Thing], ways: Array, x: Array, y: Array, headings: Array) -> Array:
+    def _hits(self, fired: Array, numbers: Array, ways: Ways, places: Array, headings: Array) -> Array:
         """Return the step at which each thing is hit by the plan's first shot or by one in flight."""
         env, shooting = self._env, self._game.shooting
         assert shooting is not None
-        hits = np.full((len(plans), len(things)), STEPS)
-        steps = np.arange(1, STEPS + 1)
+        hits = np.full((len(numbers), fired.shape[1]), STEPS, np.uint8)
+        steps = np.arange(1, STEPS + 1)[:, None]
         for shot_x, shot_y, speed_x, speed_y in env.shots:
-            flying = (shot_x + steps * speed_x)[None], (shot_y + steps * speed_y)[None]
-            hits = np.minimum(hits, self._hit_first(things, ways, *flying))
-        fired = plans == self._game.controls.shoots
-        fired[:, : max(0, env.ready - env.steps - 1)] = False
-        rows = np.flatnonzero(fired.any(axis=1))
-        when = np.argmax(fired[rows], axis=1)
-        speed_x, speed_y = shooting.speed * np.array(UNIT)[headings[rows, when]].T
-        flown = np.arange(STEPS)[None] - when[:, None] + 1.0
+            flying = self._hit_first(numbers, ways, shot_x + steps * speed_x, shot_y + steps * speed_y)
+            np.minimum(hits, flying, out=hits)
+        ready = max(0, env.ready - env.steps - 1)
+        shot = _first(fired[ready:, None], ready)[0]
+        columns = np.flatnonzero(shot < STEPS)
+        when = shot[columns].astype(int)
+        speed_x, speed_y = shooting.speed * np.array(UNIT)[headings[when, columns]].T
+        flown = steps - when
         shots = (
-            np.where(flown > 0, start[rows, when][:, None] + flown * speed[:, None], -1.0)
-            for start, speed in ((x, speed_x), (y, speed_y))
+            np.where(flown > 0, places[when, axis, columns] + flown * speed, -1.0)
+            for axis, speed in enumerate((speed_x, speed_y))
         )
-        own = self._hit_first(things, ways if ways.shape[1] == 1 else ways[:, rows], *shots)
-        hits[rows] = np.minimum(hits[rows], own)
+        own = self._hit_first(numbers, ways.of(columns), *shots)
+        hits[:, columns] = np.minimum(hits[:, columns], own)
         return hits
 
-    def _hit_first(self, things: list[Thing], ways: Array, x: Array, y: Array) -> Array:
+    def _hit_first(self, numbers: Array, ways: Ways, x: Array, y: Array) -> Array:
         """Return when a shot hits each thing; it hits only the first one in its way."""
-        reach = self._shot_reaches[[thing.number for thing in things]]
-        reach = np.where([thing.kind.stops_shots for thing in things], reach, -1).astype(np.float32)
-        near = abs(ways[0] - x[:, :, None].astype(np.float32)) <= reach
-        near &= abs(ways[1] - y[:, :, None].astype(np.float32)) <= reach
-        near &= ((x >= 0) & (x < SIDE) & (y >= 0) & (y < SIDE))[:, :, None]
-        steps = _first(near)
-        is_first = np.arange(len(things))[None] == steps.argmin(axis=1)[:, None]
-        return np.where(is_first, steps, STEPS)
+        across, down = x[:, None].astype(np.float32), y[:, None].astype(np.float32)
 
-    def _worth(self, things: list[Thing], touched: Array, hits: Array | None) -> Array:
+        def is_near(way: Array, chosen: Any) -> Array:
+            reach = self._shot_reaches[numbers[chosen], None]
+            near: Array = abs(way[0] - across) <= reach
+            near &= abs(way[1] - down) <= reach
+            return near
+
+        near = ways.where(is_near)
+        near &= ((x >= 0) & (x < SIDE) & (y >= 0) & (y < SIDE))[:, None]
+        steps = _first(near)
+        is_first = np.arange(len(numbers))[:, None] == steps.argmin(axis=0)
+        return np.where(is_first, steps, np.uint8(STEPS))
+
+    def _worth(self, things: list[Thing], numbers: Array, touched: Array, hits: Array | None) -> Array:
         """Return the discounted rewards of what is touched, hit and let pass."""
-        kinds = [thing.kind for thing in things]
-        touch, hit, arrive = (np.array([getattr(kind, name) for kind in kinds]) for name in ("touch", "hit", "arrive"))
+        touch, hit, arrive = (table[numbers][:, None] for table in (self._touch, self._hit, self._arrive))
         if hits is None:
-            hits = np.full((1, len(things)), STEPS)
+            hits = np.full((len(things), 1), STEPS)
         is_hit = hits <= touched
         when = np.where(is_hit, hits, touched)
         value = np.where(is_hit, hit, touch)
         if self._game.stages:
-            value = self._in_order(np.array([kind.stage for kind in kinds]), when, value)
-        ending = np.array([kind.ends for kind in kinds])
-        over = np.where(ending & (touched < hits), touched, STEPS).min(axis=1)
-        is_met = (when < STEPS) & (when <= over[:, None])
-        arrival = np.array([len(thing.places) - (self._env.steps - thing.born) for thing in things])
-        total = np.where(is_met, value * self._discounts[when], arrive * DISCOUNT**arrival).sum(axis=1)
+            ordered = self._stages[numbers] >= 0
+            value[ordered] = self._in_order(self._stages[numbers[ordered], None], when[ordered], value[ordered])
+        over = np.where(self._ends[numbers][:, None] & (touched < hits), touched, STEPS).min(axis=0)
+        is_met = (when < STEPS) & (when <= over)
+        arrival = np.array([[len(thing.places) - (self._env.steps - thing.born)] for thing in things])
+        worth = np.where(is_met, value * self._discounts.take(when), arrive * DISCOUNT**arrival)
+        total = np.ascontiguousarray(worth.T).sum(axis=1)  # the last bits depend on the order of a sum
         return np.asarray(total - END_LOSS * (over < STEPS) * self._discounts[over])
 
     def _in_order(self, stages: Array, when: Array, value: Array) -> Array:
         """Return the values of things that have a place in the needed order: the next one counts first."""
         game, stage = self._game, self._env.stage
-        done = np.zeros(len(when), int) - 1
-        ordered = (stages >= 0) & (value > 0)
-        result = np.where(ordered, 0.0, value)
+        done = np.full(when.shape[1], -1)
+        is_gain = value > 0
+        result = np.where(is_gain, 0.0, value)
         for _ in range(game.stages):
-            is_next = ordered & (stages == stage) & (when > done[:, None])
-            reached = np.where(is_next, when, STEPS).min(axis=1)
-            is_taken = is_next & (when == reached[:, None]) & (when < STEPS)
-            is_wrong = ordered & (stages != stage) & (when > done[:, None]) & (when < reached[:, None])
+            is_later = is_gain & (when > done)
+            is_next = is_later & (stages == stage)
+            reached = np.where(is_next, when, STEPS).min(axis=0, initial=STEPS)
+            is_taken = is_next & (when == reached) & (when < STEPS)
+            is_wrong = is_later & (stages != stage) & (when < reached)
             result = np.where(is_taken, value, np.where(is_wrong, -value, result))
             done, stage = reached, (stage + 1) % game.stages
         return np.asarray(result)
 
 
-def _first(near: Array) -> Array:
-    """Return the first step at which something is near: from (plans, steps, things) to (plans, things)."""
-    first = near.argmax(axis=1)
-    is_near = np.take_along_axis(near, first[:, None], axis=1)[:, 0]
-    return np.where(is_near, first, STEPS)
+class Ways:
+    """Positions of things in the next steps. Most are the same in all plans, (2, steps, things, 1); those of chasing
+    things are not, (2, steps, chasing things, plans)."""
+
+    def __init__(self, things: list[Thing], now: int, pixels: Array) -> None:
+        self._alike = np.full((2, STEPS, len(things), 1), GONE, np.int16)
+        self._chasing = [n for n, thing in enumerate(things) if thing.kind.motion is KindMotion.CHASE]
+        self._chased = np.full((2, STEPS, len(self._chasing), pixels.shape[2]), GONE, np.int16)
+        for number, thing in enumerate(things):
+            if thing.kind.motion is not KindMotion.CHASE:
+                coming = thing.track[now - thing.born + 1 :][:STEPS]
+                self._alike[:, : len(coming), number, 0] = coming.T
+        for number, way in zip(self._chasing, np.moveaxis(self._chased, 2, 0), strict=True):
+            _chase(things[number], now, way, pixels)
+
+    def of(self, columns: Array) -> Ways:
+        """Return the ways in some of the plans."""
+        part = copy(self)
+        if self._chasing:
+            part._chased = self._chased[..., columns]
+        return part
+
+    def where(self, is_near: Callable[[Array, Any], Array]) -> Array:
+        """Return where a condition on positions holds, which also gets the numbers of its things."""
+        near = is_near(self._alike, slice(None))
+        if self._chasing:
+            near = np.repeat(near, self._chased.shape[3], axis=2) if near.shape[2] == 1 else near
+            near[:, self._chasing] = is_near(self._chased, self._chasing)
+        return near
+
+
+def _chase(thing: Thing, now: int, way: Array, pixels: Array) -> None:
+    """Fill in the way of a chasing thing."""
+    place = np.repeat(np.array(((thing.x,), (thing.y,)), np.int16), pixels.shape[2], axis=1)
+    age, speed = now - thing.born, thing.kind.speed
+    for step in range(min(STEPS, thing.kind.life - age - 1)):
+        length = int(speed * (age + step + 1)) - int(speed * (age + step))
+        gap = pixels[step] - place
+        place += np.minimum(np.maximum(gap, -length, out=gap), length, out=gap)
+        way[:, step] = place
+
+
+def _first(near: Array, start: int = 0) -> Array:
+    """Return the first step at which something is near, from (steps, things, plans) to (things, plans); ``STEPS`` if it
+    never is. The steps begin at ``start``."""
+    return np.asarray(np.uint8(STEPS) - (near.view(np.uint8) * COUNTDOWN[start:]).max(axis=0))
 
 
 def _library(shoots: int, rest: int, actions: int, generator: np.random.Generator) -> list[list[int]]:

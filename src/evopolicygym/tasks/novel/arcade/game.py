@@ -97,7 +97,7 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
         self._reaches = [game.reach(kind, game.player[0]) for kind in game.kinds]
         shot = game.shooting.sprite if game.shooting else None
         self._shot_reaches = [game.reach(kind, shot) if shot else 0 for kind in game.kinds]
-        self.observes = True
+        self.observes, self.grey = True, False
         self.reset(seed=0)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -115,7 +115,7 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
         self.due: dict[int, float] = {}
         self.reward = 0.0
         self._schedule = self._appearances()
-        return self._draw() if self.observes else None, {}
+        return self._draw(self.grey) if self.observes else None, {}
 
     def _appearances(self) -> dict[int, list[tuple[int, list[float]]]]:
         """Draw when things appear, and the numbers that place them."""
@@ -146,7 +146,7 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
             if is_over:
                 reward += min(0.0, math.fsum(self.due.values()))
         self.reward = max(-1.0, min(1.0, reward))
-        picture = self._draw() if self.observes else None
+        picture = self._draw(self.grey) if self.observes else None
         return picture, self.reward, is_over, self.steps >= game.horizon, {}
 
     def _move(self, action: int) -> float:
@@ -259,13 +259,16 @@ class ArcadeEnv(gymnasium.Env[Any, Any]):
         due = self.steps + delay
         self.due[due] = self.due.get(due, 0.0) + value
 
-    def _draw(self) -> Any:
+    def _draw(self, grey: bool = False) -> Any:
         game = self.game
         sprites: list[tuple[Sprite, int, int]] = [(game.base, x, y) for x, y in game.bases if game.base]
         sprites += [(thing.kind.sprite, thing.x, thing.y) for thing in self.things]
         if game.shooting:
             sprites += [(game.shooting.sprite, int(x + 0.5), int(y + 0.5)) for x, y, _, _ in self.shots]
         sprites.append((game.player[self.heading], *self.place))
+        if grey:
+            shades = ((sprite.grey, x, y) for sprite, x, y in sprites)
+            return compose(game.background.grey.at(self.steps), shades)
         return compose(game.background.at(self.steps), sprites)
 
     def render(self) -> Any:

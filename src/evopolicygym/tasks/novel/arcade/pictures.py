@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+
+from evopolicygym.tasks.novel.world import brightness
 
 SIDE: Final = 64  # of a picture, in pixels
 PAD: Final = 10  # around a picture, so that sprites at its edge need no clipping
@@ -25,6 +28,11 @@ class Sprite:
     pixels: Array
     mask: Array
 
+    @cached_property
+    def grey(self) -> Sprite:
+        """The sprite's brightness."""
+        return Sprite(self.size, brightness(self.pixels), self.mask[:, :, 0])
+
     def rows(self) -> str:
         """Return the bitmap as text: a letter for every colour, a dot where the background shows."""
         colours: dict[str, str] = {}
@@ -42,6 +50,11 @@ class Background:
     pixels: Array
     rate: int
     is_vertical: bool
+
+    @cached_property
+    def grey(self) -> Background:
+        """The brightness of the background."""
+        return Background(brightness(self.pixels), self.rate, self.is_vertical)
 
     def at(self, step: int) -> Array:
         """Return a copy of what lies behind the sprites at a step, with the padding around it."""

@@ -89,6 +89,7 @@ class RulesEnv(gymnasium.Env[Any, Any]):
         self._link_of = {rule.target: rule.link for rule in book.rules if rule.link != OFF_CHAIN}
         if book.push:
             self._link_of[book.push.block] = book.push.link
+        self.observes = True
         self._layout = Layout(bytearray())
         self.cells = bytearray()
         self.place = self.facing = self.clock = self.stun = self.links = self.faced = 0
@@ -104,7 +105,7 @@ class RulesEnv(gymnasium.Env[Any, Any]):
         self.clock = self.stun = self.links = self.faced = 0
         self.held, self.done = NOTHING, False
         self.timers = []
-        return self._observation(), {}
+        return self._observation() if self.observes else None, {}
 
     def layout(self) -> Layout:
         """Return the case as it was at the start."""
@@ -112,7 +113,8 @@ class RulesEnv(gymnasium.Env[Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         reward = self.advance(self.world.meanings[action])
-        return self._observation(), reward, self.done, self.clock >= self.world.horizon, {}
+        observation = self._observation() if self.observes else None
+        return observation, reward, self.done, self.clock >= self.world.horizon, {}
 
     def advance(self, meaning: int) -> float:
         """Do one step without making an observation; return its reward."""
