@@ -20,7 +20,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
-from evopolicygym.errors import SCARCE
+from evopolicygym.errors import SCARCE, UserError
+from evopolicygym.printable import one_line
 
 NAMED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 FOLDER: Final = NAMED | os.O_NOFOLLOW
@@ -65,6 +66,15 @@ def read_text_file(path: Path, at_most: int = MAX_TEXT_BYTES) -> str:
     with os.fdopen(_open(str(path), FOLLOWED, None, str(path)), "rb") as file:
         _check_plain(file.fileno(), at_most, str(path))
         return file.read(at_most).decode()
+
+
+def real_path(path: str | Path) -> Path:
+    """Return an absolute path without links, for a path in a file of settings. A link that leads to itself stays as it
+    is, where ``Path.resolve`` raises RuntimeError. Raises UserError for a text that is no path."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:  # a zero byte
+        raise UserError(f"{one_line(path)} is not a path: {error}", "Name a file or a folder.") from error
 
 
 def is_folder(root: Path, name: str) -> bool:
