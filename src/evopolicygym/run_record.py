@@ -19,6 +19,7 @@ from evopolicygym.json_schema import publish
 from evopolicygym.printable import one_line
 from evopolicygym.record_checks import contradiction
 from evopolicygym.record_types import (
+    Amounts,
     Cases,
     Count,
     Hash,
@@ -217,10 +218,10 @@ class TurnRecord(RecordModel):
     failure: str | None
     stop: bool
     model: str | None
-    usage: Undeclared | None
-    price: Undeclared | None
+    usage: Amounts | None
+    price: Amounts | None
     message: str | None = None
-    calls: Undeclared | None = None
+    calls: Amounts | None = None
 
 
 def turn_worked(failure: str | None, usage: Mapping[str, Any] | None) -> bool:
@@ -351,7 +352,7 @@ class RunRecord(RecordModel):
     randomness_salt: str | None = None
     turns: list[TurnRecord] = []
     suspended: Suspension | None = None
-    usage: Undeclared | None
+    usage: Amounts | None
     ledger_head: Hash
     imported: ImportedFrom | None = None
     entered: bool = False

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -56,6 +56,7 @@ from evopolicygym.reference.scales import Scale
 from evopolicygym.run_record import RunRecord
 
 MAX_ENTRANTS: Final = 50
+MAX_COMPARISONS: Final = 100_000  # of two entrants on a task: 80 tasks of 50 entrants
 RunsKey = tuple[str, str, tuple[str, ...]]  # task, comparable_id, and why a leaderboard puts runs on a separate board
 
 
@@ -92,8 +93,8 @@ class SharedTask:
 def compared_entrants(paths: Mapping[str, Sequence[RunRecord]]) -> list[ComparedEntrant]:
     """Split the runs of each path by entrant. The path joins the label where two paths hold the same entrant."""
     split = [(path, name, runs) for path, listed in paths.items() for name, runs in _by_entrant(listed).items()]
-    names = [name for _, name, _ in split]
-    return [_entrant(name if names.count(name) == 1 else f"{name} ({path})", runs) for path, name, runs in split]
+    counts = Counter(name for _, name, _ in split)
+    return [_entrant(name if counts[name] == 1 else f"{name} ({path})", runs) for path, name, runs in split]
 
 
 def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[list[SharedTask]], dict[str, str]]:
@@ -111,7 +112,9 @@ def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[
     unused = {f"{task} ({name})": "under another comparable_id there are more runs"
               for task, name, _ in both if (task, name, _) not in used}  # fmt: skip
     left_out = _left_out(first, second) | _left_out(second, first)
-    return common, {task: _why_not(task, first, second) for task in others} | unused | left_out
+    examples = tuple({key[0]: runs[0].run for key, runs in reversed(side.runs.items())} for side in (first, second))
+    reasons = {task: _why_not(first, second, *(runs.get(task) for runs in examples)) for task in others}
+    return common, reasons | unused | left_out
 
 
 def _left_out(mine: ComparedEntrant, other: ComparedEntrant) -> dict[str, str]:
@@ -176,10 +179,10 @@ def _matrix(runs: Sequence[RunScore]) -> Matrix:
     return np.array([score.returns for score in runs], dtype=np.float64)
 
 
-def _why_not(task: str, first: ComparedEntrant, second: ComparedEntrant) -> str:
-    mine, theirs = (
-        next((runs[0].run for key, runs in side.runs.items() if key[0] == task), None) for side in (first, second)
-    )
+def _why_not(
+    first: ComparedEntrant, second: ComparedEntrant, mine: RunRecord | None = None, theirs: RunRecord | None = None
+) -> str:
+    """Return why a task is not compared, from a run of each side on it."""
     if mine is None or theirs is None:
         return f"{(first if mine is None else second).label} has no score"
     unequal = differences(mine.ids.fingerprint, theirs.ids.fingerprint)
@@ -268,7 +271,8 @@ def compare(entrants: Sequence[ComparedEntrant], effect: float = EFFECT) -> list
         effect: The smallest difference of interest, in units of each task's normalisation scale.
 
     Raises:
-        UserError: There are more than MAX_ENTRANTS; the number of pairs grows with their square.
+        UserError: There are more than MAX_ENTRANTS, or more than MAX_COMPARISONS; the number of pairs grows with the
+            square of the number of entrants.
     """
     if len(entrants) > MAX_ENTRANTS:
         raise UserError(
@@ -277,6 +281,13 @@ def compare(entrants: Sequence[ComparedEntrant], effect: float = EFFECT) -> list
         )
     if not 0.0 < effect < math.inf:
         raise UserError(f"the smallest difference of interest is {effect:g}", "Name a number above 0, such as 0.05.")
+    count = sum(len(first.runs.keys() | second.runs.keys()) for first, second in combinations(entrants, 2))
+    if count > MAX_COMPARISONS:
+        raise UserError(
+            f"{len(entrants)} entrants on their tasks are {count:,} comparisons; compare takes at most "
+            f"{MAX_COMPARISONS:,}",
+            "Name folders with fewer entrants or tasks, or use `evopolicygym leaderboard`.",
+        )
     pairs = [pair for first, second in combinations(entrants, 2) for pair in _pairs(first, second, effect)]
     return _corrected(pairs)
 
