@@ -198,3 +198,6 @@ def test_tables_without_declared_keys_have_a_bounded_number_of_values(tmp_path):
     assert load(tmp_path / "0.json").ids.machine  # control
     with pytest.raises(UserError, match="machine: Value error, more than 100000 values"):
         load(tmp_path / "1.json")
+    (tmp_path / "2.json").write_bytes(b'{"lists":[' + b"[]," * 2_000_000 + b"[]]}")
+    with pytest.raises(UserError, match="more than 2,000,000 lists and tables"):
+        load(tmp_path / "2.json")

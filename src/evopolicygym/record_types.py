@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 MAX_DEPTH: Final = 16  # of tables without declared keys
-MAX_VALUES: Final = 100_000  # of such a table: an empty list takes 3 bytes of a file, and 64 in memory
+MAX_VALUES: Final = 100_000  # of such a table
 LARGEST: Final = 2**63
 MAX_RETURN: Final = 1e60  # the variance of a variance needs its fourth power, which must be finite
 MAX_AMOUNT: Final = 1e60  # tokens, dollars and counts of usage
