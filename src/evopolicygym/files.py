@@ -29,6 +29,7 @@ FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # open
 FOLLOWED: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_TEXT_BYTES: Final = 1 << 20
 MAX_GROWN_BYTES: Final = 4 << 30
+MAX_BRACKETS: Final = 2_000_000
 
 
 @contextmanager
@@ -59,6 +60,15 @@ def open_file(root: Path, name: str, at_most: int) -> Iterator[BufferedReader]:
 def read_file(root: Path, name: str, at_most: int) -> bytes:
     with open_file(root, name, at_most) as file:
         return file.read(at_most)
+
+
+def read_json_file(root: Path, name: str, at_most: int) -> bytes:
+    """Read a file of JSON that may come from another person. Raises OSError also for more lists and tables than a
+    program has memory for: an empty one takes 3 bytes of a file, and 64 in memory."""
+    data = read_file(root, name, at_most)
+    if data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
+        raise OSError(errno.EFBIG, f"more than {MAX_BRACKETS:,} lists and tables", f"{root}/{name}")
+    return data
 
 
 def read_text_file(path: Path, at_most: int = MAX_TEXT_BYTES) -> str:

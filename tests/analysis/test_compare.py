@@ -268,9 +268,9 @@ def test_runs_that_selected_one_policy_are_counted():
 def test_too_many_comparisons_are_refused(monkeypatch):
     """A folder of ten thousand small records would take gigabytes: every pair of entrants is compared on every task."""
     runs = [synthetic_run(task=f"own/t{task}", agent=f"a{agent}") for task in range(4) for agent in range(5)]
-    monkeypatch.setattr("evopolicygym.analysis.compare.MAX_COMPARISONS", 40)
+    monkeypatch.setattr("evopolicygym.analysis.work_limit.MAX_TASK_COMPARISONS", 40)
     assert len(compare(named_sides({"x": runs}))) == 10  # control: 10 pairs on 4 tasks
-    with pytest.raises(UserError, match="5 entrants on their tasks are 44 comparisons; compare takes at most 40"):
+    with pytest.raises(UserError, match="the entrants on their tasks are 44 comparisons; compare takes at most 40"):
         compare(named_sides({"x": [*runs, synthetic_run(task="own/other", agent="a0")]}))
 
 

@@ -14,6 +14,7 @@ import pytest
 
 import evopolicygym
 from evopolicygym import files
+from evopolicygym.analysis import work_limit
 from evopolicygym.analysis.leaderboard.boards import boards
 from evopolicygym.run_record import RunRecord, load
 from evopolicygym.runs import import_runs, reference_folders
@@ -209,13 +210,15 @@ def test_one_file_of_feedback_with_many_names_is_not_read_without_end(tmp_path: 
     """Ten thousand links to one file of 100,000 episodes took 8 GiB, and hours."""
     summary = {"status": "ok", "env_instances": [0] * 100_000, "returns": [1] * 100_000, "lengths": [1] * 100_000}
     read: list[str] = []
-    monkeypatch.setattr(reference_folders, "read_file", lambda *given: read.append(given[1]) or files.read_file(*given))
+    monkeypatch.setattr(
+        reference_folders, "read_json_file", lambda *given: read.append(given[1]) or files.read_json_file(*given)
+    )
     run = hostile_first_version(tmp_path / "run", 40, summary)
     (result,) = evopolicygym.import_runs(run, tmp_path / "imported")
     assert result.target is None and "play more than 1000000 episodes" in (result.reason or "")
     assert sum(name.endswith("summary.json") for name in read) == 11
     assert not list((tmp_path / "imported").rglob("*"))
-    monkeypatch.setattr(reference_folders, "MAX_FEEDBACK_BYTES", 4_000_000)
+    monkeypatch.setattr(work_limit, "MAX_FEEDBACK_BYTES", 4_000_000)
     (result,) = evopolicygym.import_runs(run, tmp_path / "imported")
     assert "MiB of feedback" in (result.reason or "")
     assert import_one(first_version(tmp_path / "control"), tmp_path / "imported").submissions

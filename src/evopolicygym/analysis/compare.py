@@ -50,13 +50,13 @@ from evopolicygym.analysis.stats.power import (
     tasks_needed,
 )
 from evopolicygym.analysis.stats.variance import VarianceComponents, variance_components
+from evopolicygym.analysis.work_limit import check_comparisons
 from evopolicygym.errors import UserError
 from evopolicygym.reference.return_bounds import Bounds
 from evopolicygym.reference.scales import Scale
 from evopolicygym.run_record import RunRecord
 
 MAX_ENTRANTS: Final = 50
-MAX_COMPARISONS: Final = 100_000  # of two entrants on a task: 80 tasks of 50 entrants
 RunsKey = tuple[str, str, tuple[str, ...]]  # task, comparable_id, and why a leaderboard puts runs on a separate board
 
 
@@ -112,8 +112,8 @@ def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[
     unused = {f"{task} ({name})": "under another comparable_id there are more runs"
               for task, name, _ in both if (task, name, _) not in used}  # fmt: skip
     left_out = _left_out(first, second) | _left_out(second, first)
-    examples = tuple({key[0]: runs[0].run for key, runs in reversed(side.runs.items())} for side in (first, second))
-    reasons = {task: _why_not(first, second, *(runs.get(task) for runs in examples)) for task in others}
+    runs = [{key[0]: scores[0].run for key, scores in reversed(side.runs.items())} for side in (first, second)]
+    reasons = {task: _why_not(first, second, runs[0].get(task), runs[1].get(task)) for task in others}
     return common, reasons | unused | left_out
 
 
@@ -179,9 +179,7 @@ def _matrix(runs: Sequence[RunScore]) -> Matrix:
     return np.array([score.returns for score in runs], dtype=np.float64)
 
 
-def _why_not(
-    first: ComparedEntrant, second: ComparedEntrant, mine: RunRecord | None = None, theirs: RunRecord | None = None
-) -> str:
+def _why_not(first: ComparedEntrant, second: ComparedEntrant, mine: RunRecord | None, theirs: RunRecord | None) -> str:
     """Return why a task is not compared, from a run of each side on it."""
     if mine is None or theirs is None:
         return f"{(first if mine is None else second).label} has no score"
@@ -271,7 +269,7 @@ def compare(entrants: Sequence[ComparedEntrant], effect: float = EFFECT) -> list
         effect: The smallest difference of interest, in units of each task's normalisation scale.
 
     Raises:
-        UserError: There are more than MAX_ENTRANTS, or more than MAX_COMPARISONS; the number of pairs grows with the
+        UserError: There are more than MAX_ENTRANTS, or too many comparisons; the number of pairs grows with the
             square of the number of entrants.
     """
     if len(entrants) > MAX_ENTRANTS:
@@ -281,13 +279,7 @@ def compare(entrants: Sequence[ComparedEntrant], effect: float = EFFECT) -> list
         )
     if not 0.0 < effect < math.inf:
         raise UserError(f"the smallest difference of interest is {effect:g}", "Name a number above 0, such as 0.05.")
-    count = sum(len(first.runs.keys() | second.runs.keys()) for first, second in combinations(entrants, 2))
-    if count > MAX_COMPARISONS:
-        raise UserError(
-            f"{len(entrants)} entrants on their tasks are {count:,} comparisons; compare takes at most "
-            f"{MAX_COMPARISONS:,}",
-            "Name folders with fewer entrants or tasks, or use `evopolicygym leaderboard`.",
-        )
+    check_comparisons(sum(len(first.runs.keys() | second.runs.keys()) for first, second in combinations(entrants, 2)))
     pairs = [pair for first, second in combinations(entrants, 2) for pair in _pairs(first, second, effect)]
     return _corrected(pairs)
 

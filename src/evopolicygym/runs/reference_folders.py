@@ -18,16 +18,13 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evopolicygym.analysis.work_limit import WorkLimit
+from evopolicygym.analysis.work_limit import FeedbackLimit
 from evopolicygym.errors import UserError
-from evopolicygym.files import is_folder, list_files, read_file
+from evopolicygym.files import is_folder, list_files, read_file, read_json_file
 from evopolicygym.printable import one_line
-from evopolicygym.record_checks import MOST_EPISODES
-from evopolicygym.run_record import MAX_BRACKETS
 
 MAX_JSON_BYTES: Final = 64 << 20
 MAX_SUBMISSIONS: Final = 10_000
-MAX_FEEDBACK_BYTES: Final = 1 << 30  # of one run, all of it together
 VALIDATION_CASES: Final = 16  # of the protocol: version 0.1 does not write the number down
 AGENT_LOG: Final = re.compile(r"logs/([A-Za-z0-9-]{1,40})(\.jsonl|_turns/.*)")
 Number = Annotated[float, Field(allow_inf_nan=False, ge=-1e60, le=1e60)]
@@ -174,7 +171,7 @@ def _read_first(folder: Path, data: dict[str, Any]) -> ForeignRun:
 def _first_submissions(folder: Path, validation: dict[str, float]) -> list[ForeignSubmission]:
     """Read the submissions 000, 001, ... as far as either the program or the feedback is there."""
     submissions: list[ForeignSubmission] = []
-    reading = _FeedbackLimit(folder)
+    reading = FeedbackLimit(folder)
     for index in range(MAX_SUBMISSIONS):
         stored, feedback = f"checkpoints/submit_{index:03d}", f"workspace/feedback/submit_{index:03d}"
         if not is_folder(folder, stored) and not is_folder(folder, feedback):
@@ -266,7 +263,7 @@ def _read_third(folder: Path, data: dict[str, Any]) -> ForeignRun:
     validation, assessment = (_third_report(folder, name) for name in REPORTS)
     means = {candidate.submission_id: _sign(validation) * candidate.score for candidate in validation.candidates}
     names = [submission.submission_id for submission in run.submissions]
-    reading = _FeedbackLimit(folder)
+    reading = FeedbackLimit(folder)
     submissions = [
         _third_submission(folder, submission, means.get(name), reading)
         for name, submission in zip(names, run.submissions, strict=True)
@@ -306,7 +303,7 @@ def _read_third(folder: Path, data: dict[str, Any]) -> ForeignRun:
 
 
 def _third_submission(
-    folder: Path, submission: _ThirdSubmission, validation: float | None, reading: _FeedbackLimit
+    folder: Path, submission: _ThirdSubmission, validation: float | None, reading: FeedbackLimit
 ) -> ForeignSubmission:
     root = f"submissions/{submission.submission_id}"
     feedback = _shaped(_ThirdFeedback, _json_if_there(folder, f"{root}/feedback.json", reading), folder)
@@ -351,33 +348,15 @@ def _check_selected(folder: Path, selected: int | None, submissions: int) -> Non
         raise UserError(f"{one_line(folder)} selected submission {selected}, which does not exist")
 
 
-class _FeedbackLimit:
-    """Limits the feedback of all submissions of a run: a file of a few bytes can have ten thousand names."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._work, self._episodes = folder, WorkLimit(MAX_FEEDBACK_BYTES), 0
-
-    def count_bytes(self, number: int) -> None:
-        if not self._work.read(number):
-            raise UserError(f"{one_line(self._folder)} has more than {MAX_FEEDBACK_BYTES >> 20} MiB of feedback")
-
-    def count_episodes(self, number: int) -> None:
-        self._episodes += number
-        if self._episodes > MOST_EPISODES:
-            raise UserError(f"the submissions of {one_line(self._folder)} play more than {MOST_EPISODES} episodes")
-
-
-def _json_if_there(folder: Path, name: str, reading: _FeedbackLimit | None = None) -> dict[str, Any]:
+def _json_if_there(folder: Path, name: str, reading: FeedbackLimit | None = None) -> dict[str, Any]:
     return _json(folder, name, reading) if _is_there(folder, name) else {}
 
 
-def _json(folder: Path, name: str, reading: _FeedbackLimit | None = None) -> dict[str, Any]:
+def _json(folder: Path, name: str, reading: FeedbackLimit | None = None) -> dict[str, Any]:
     try:
-        text = read_file(folder, name, MAX_JSON_BYTES)
+        text = read_json_file(folder, name, MAX_JSON_BYTES)
         if reading:
             reading.count_bytes(len(text))
-        if text.count(b"[") + text.count(b"{") > MAX_BRACKETS:
-            raise ValueError(f"it has more than {MAX_BRACKETS:,} lists and objects")
         data = json.loads(text)
         json.dumps(data, ensure_ascii=False).encode()  # half of a surrogate pair could not be read back
     except OSError as error:
