@@ -325,8 +325,8 @@ VALUES: dict[str, Any] = {
     "@nan": None, "@digits": None, "@many digits": None, "@deep": None, "@infinity": None, "@rather deep": None,
 }  # fmt: skip
 WRITTEN = {
-    "@nan": "NaN", "@digits": "9" * 5000, "@many digits": "9" * 400, "@deep": "[" * DEEP + "]" * DEEP, "@infinity": "1e999",
-    "@rather deep": '{"x":' * 150 + "1" + "}" * 150,
+    "@nan": "NaN", "@digits": "9" * 5000, "@many digits": "9" * 400, "@deep": "[" * DEEP + "]" * DEEP,
+    "@infinity": "1e999", "@rather deep": '{"x":' * 150 + "1" + "}" * 150,
 }  # fmt: skip
 VALUES |= {name: name for name in WRITTEN}  # what json cannot write is put in afterwards
 
