@@ -207,7 +207,7 @@ def hostile_first_version(root: Path, submissions: int, summary: dict[str, objec
 
 
 def test_one_file_of_feedback_with_many_names_is_not_read_without_end(tmp_path: Path, monkeypatch) -> None:
-    """Ten thousand links to one file of 100,000 episodes took 8 GiB, and hours."""
+    """One file of 100,000 episodes can have ten thousand names: a billion episodes would be read into memory."""
     summary = {"status": "ok", "env_instances": [0] * 100_000, "returns": [1] * 100_000, "lengths": [1] * 100_000}
     read: list[str] = []
     monkeypatch.setattr(
