@@ -175,3 +175,29 @@ def test_forged_records_are_named_and_left_out_of_a_collection(tmp_path):
     (table,) = evopolicygym.leaderboard(runs).boards[0].tasks
     assert len(table.rows) == 3  # the two, and the random policy
     assert len(evopolicygym.compare(runs).pairs) == 1
+
+
+@pytest.mark.parametrize("name", ["dollars", "input_tokens"])
+def test_amounts_that_cannot_be_added_up_are_refused(tmp_path, name):
+    """Two such records once ended the tables of a whole collection: their sum is no number."""
+    facts = json.loads(SAMPLE.read_text())
+    for number, amount in enumerate((1e15, 1e308)):
+        facts["usage"] |= {name: amount}
+        (tmp_path / f"{number}.json").write_text(json.dumps(facts))
+    assert load(tmp_path / "0.json").usage is not None  # control
+    with pytest.raises(UserError, match="usage: Value error, a number beyond all bounds"):
+        load(tmp_path / "1.json")
+
+
+def test_tables_without_declared_keys_have_a_bounded_number_of_values(tmp_path):
+    """64 MiB of empty lists took more than 2 GiB."""
+    facts = json.loads(SAMPLE.read_text())
+    for number, values in enumerate((1_000, 100_000)):
+        facts["ids"]["machine"] = {"lists": [[]] * values}
+        (tmp_path / f"{number}.json").write_text(json.dumps(facts))
+    assert load(tmp_path / "0.json").ids.machine  # control
+    with pytest.raises(UserError, match="machine: Value error, more than 100000 values"):
+        load(tmp_path / "1.json")
+    (tmp_path / "2.json").write_bytes(b'{"lists":[' + b"[]," * 2_000_000 + b"[]]}")
+    with pytest.raises(UserError, match="more than 2,000,000 lists and tables"):
+        load(tmp_path / "2.json")

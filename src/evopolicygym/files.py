@@ -20,7 +20,8 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
-from evopolicygym.errors import SCARCE
+from evopolicygym.errors import SCARCE, UserError
+from evopolicygym.printable import one_line
 
 NAMED: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 FOLDER: Final = NAMED | os.O_NOFOLLOW
@@ -28,6 +29,7 @@ FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # open
 FOLLOWED: Final = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_TEXT_BYTES: Final = 1 << 20
 MAX_GROWN_BYTES: Final = 4 << 30
+MAX_BRACKETS: Final = 2_000_000
 
 
 @contextmanager
@@ -60,11 +62,29 @@ def read_file(root: Path, name: str, at_most: int) -> bytes:
         return file.read(at_most)
 
 
+def read_json_file(root: Path, name: str, at_most: int) -> bytes:
+    """Read a file of JSON that may come from another person. Raises OSError also for more lists and tables than a
+    program has memory for: an empty one takes 3 bytes of a file, and 64 in memory."""
+    data = read_file(root, name, at_most)
+    if data.count(b"[") + data.count(b"{") > MAX_BRACKETS:
+        raise OSError(errno.EFBIG, f"more than {MAX_BRACKETS:,} lists and tables", f"{root}/{name}")
+    return data
+
+
 def read_text_file(path: Path, at_most: int = MAX_TEXT_BYTES) -> str:
     """Read a file that a person or a setting names, which may be a link. Raises OSError and UnicodeDecodeError."""
     with os.fdopen(_open(str(path), FOLLOWED, None, str(path)), "rb") as file:
         _check_plain(file.fileno(), at_most, str(path))
         return file.read(at_most).decode()
+
+
+def real_path(path: str | Path) -> Path:
+    """Return an absolute path without links, for a path in a file of settings. A link that leads to itself stays as it
+    is, where ``Path.resolve`` raises RuntimeError. Raises UserError for a text that is no path."""
+    try:
+        return Path(os.path.realpath(path))
+    except ValueError as error:  # a zero byte
+        raise UserError(f"{one_line(path)} is not a path: {error}", "Name a file or a folder.") from error
 
 
 def is_folder(root: Path, name: str) -> bool:

@@ -2,28 +2,45 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from datetime import MAXYEAR, MINYEAR, datetime
 from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 MAX_DEPTH: Final = 16  # of tables without declared keys
+MAX_VALUES: Final = 100_000  # of such a table
 LARGEST: Final = 2**63
 MAX_RETURN: Final = 1e60  # the variance of a variance needs its fourth power, which must be finite
+MAX_AMOUNT: Final = 1e60  # tokens, dollars and counts of usage
 MAX_SECONDS: Final = 1e12  # sums of them stay finite
 
 
-def _bounded(value: Any, depth: int = 0) -> Any:
-    """Check undeclared tables: numbers within bounds, and a plausible depth."""
+def _bounded(table: dict[str, Any]) -> dict[str, Any]:
+    """Check undeclared tables: finite numbers, a plausible depth and number of values."""
+    _count_values(table, 0, 0, sys.float_info.max)
+    return table
+
+
+def _addable(table: dict[str, Any]) -> dict[str, Any]:
+    """Check tables of amounts, too: those of many runs are added up, and a sum must stay finite."""
+    _count_values(table, 0, 0, MAX_AMOUNT)
+    return table
+
+
+def _count_values(value: Any, depth: int, count: int, largest: float) -> int:
+    """Return ``count`` with the values in a value added. Raises ValueError beyond a bound."""
     if depth > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")
-    is_bounded = not isinstance(value, int) or -LARGEST <= value < LARGEST
-    if not is_bounded or (isinstance(value, float) and not math.isfinite(value)):
+    if isinstance(value, int) and not -LARGEST <= value < LARGEST:
+        raise ValueError("a number beyond all bounds")
+    if isinstance(value, float) and not abs(value) <= largest:
         raise ValueError("a number beyond all bounds")
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _bounded(inner, depth + 1)
-    return value
+        count = _count_values(inner, depth + 1, count + 1, largest)
+        if count > MAX_VALUES:
+            raise ValueError(f"more than {MAX_VALUES} values")
+    return count
 
 
 def _convertible(moment: datetime) -> datetime:
@@ -39,9 +56,11 @@ Count = Annotated[int, Field(ge=0, lt=2**53)]
 Whole = Annotated[int, Field(ge=-LARGEST, lt=LARGEST)]
 SubmissionNumber = Annotated[int, Field(ge=1, le=1_000_000)]
 Cases = Annotated[int, Field(ge=0, le=100_000)]
+Return = Annotated[float, Field(ge=-MAX_RETURN, le=MAX_RETURN)]
 Seconds = Annotated[float, Field(ge=-MAX_SECONDS, le=MAX_SECONDS)]
 Moment = Annotated[AwareDatetime, AfterValidator(_convertible)]
 Undeclared = Annotated[dict[str, Any], AfterValidator(_bounded)]
+Amounts = Annotated[dict[str, Any], AfterValidator(_addable)]
 
 
 class RecordModel(BaseModel):

@@ -14,11 +14,12 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import Field, ValidationError
 
 from evopolicygym.errors import UserError
-from evopolicygym.files import read_file
+from evopolicygym.files import read_json_file
 from evopolicygym.json_schema import publish
 from evopolicygym.printable import one_line
 from evopolicygym.record_checks import contradiction
 from evopolicygym.record_types import (
+    Amounts,
     Cases,
     Count,
     Hash,
@@ -217,10 +218,10 @@ class TurnRecord(RecordModel):
     failure: str | None
     stop: bool
     model: str | None
-    usage: Undeclared | None
-    price: Undeclared | None
+    usage: Amounts | None
+    price: Amounts | None
     message: str | None = None
-    calls: Undeclared | None = None
+    calls: Amounts | None = None
 
 
 def turn_worked(failure: str | None, usage: Mapping[str, Any] | None) -> bool:
@@ -351,7 +352,7 @@ class RunRecord(RecordModel):
     randomness_salt: str | None = None
     turns: list[TurnRecord] = []
     suspended: Suspension | None = None
-    usage: Undeclared | None
+    usage: Amounts | None
     ledger_head: Hash
     imported: ImportedFrom | None = None
     entered: bool = False
@@ -380,7 +381,7 @@ def load(path: Path) -> RunRecord:
     root, name = (path, NAME) if path.is_dir() else (path.parent, path.name)
     shown = one_line(root / name)
     try:
-        run = RunRecord.model_validate_json(read_file(root, name, MAX_BYTES))
+        run = RunRecord.model_validate_json(read_json_file(root, name, MAX_BYTES))
     except OSError as error:
         raise UserError(f"cannot read {shown}: {error.strerror}", "Name the folder of a run.") from error
     except ValidationError as error:

@@ -78,3 +78,15 @@ def test_models_of_the_paper_have_prices_of_their_maker(model):
     price = price_of(model, {})
     assert 0.0 < price.cache_read < price.input < price.output
     assert price.source.startswith(("https://api-docs.deepseek.com/", "https://platform.minimax.io/"))
+
+
+@pytest.mark.parametrize("dollars", ["nan", "inf", "-1.0", "1e300"])
+def test_a_price_that_no_sum_can_hold_is_refused(tmp_path, dollars):
+    """A negative price would lift the limit of dollars."""
+    file = tmp_path / "prices.toml"
+    text = '[models.my-model]\ninput = {}\noutput = 4.0\nas_of = "today"\nsource = "me"\n'
+    file.write_text(text.format("0.0"))
+    assert load_prices(file)["my-model"].input == 0.0  # control
+    file.write_text(text.format(dollars))
+    with pytest.raises(UserError, match=r"models\.my-model\.input"):
+        load_prices(file)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 from synthetic_records import named_sides, suite, synthetic_run
 
-from evopolicygym.analysis.compare import MAX_ENTRANTS, compare
+from evopolicygym.analysis.compare import MAX_ENTRANTS, compare, shared_tasks
 from evopolicygym.analysis.stats.estimates import ONE_RUN, difference_p_value
 from evopolicygym.analysis.stats.measured import coverage, difference_coverage, misleading_rate
 from evopolicygym.analysis.stats.multiple_testing import holm
@@ -260,3 +263,25 @@ def test_runs_that_selected_one_policy_are_counted():
     runs = [synthetic_run(list(noise(k)), agent=agent) for k, agent in enumerate("aabb")]
     (task,) = compare(named_sides({"x": runs}))[0].tasks
     assert (task.runs, task.policies) == ((2, 2), (1, 1))
+
+
+def test_too_many_comparisons_are_refused(monkeypatch):
+    """A folder of ten thousand small records would take gigabytes: every pair of entrants is compared on every task."""
+    runs = [synthetic_run(task=f"own/t{task}", agent=f"a{agent}") for task in range(4) for agent in range(5)]
+    monkeypatch.setattr("evopolicygym.analysis.work_limit.MAX_TASK_COMPARISONS", 40)
+    assert len(compare(named_sides({"x": runs}))) == 10  # control: 10 pairs on 4 tasks
+    with pytest.raises(UserError, match="the entrants on their tasks are 44 comparisons; compare takes at most 40"):
+        compare(named_sides({"x": [*runs, synthetic_run(task="own/other", agent="a0")]}))
+
+
+def test_tasks_of_one_side_alone_take_no_square_of_time():
+    example = named_sides({"x": [synthetic_run(agent="a"), synthetic_run(agent="b")]})
+    (runs,) = example[0].runs.values()
+    sides = [
+        replace(side, runs={(f"own/{side.label}{number:05}", "c-0", ()): runs for number in range(10_000)})
+        for side in example
+    ]
+    began = time.process_time()
+    _, reasons = shared_tasks(*sides)
+    assert time.process_time() - began < 3.0
+    assert len(reasons) == 20_000 and reasons["own/a m00000"] == "b m has no score"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import pickle
 import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from evopolicygym.analysis.exchange_rate import exchange_rate
@@ -111,3 +114,39 @@ def test_a_point_repeats_as_an_evaluation_of_its_policy(tmp_path, curves):
     write_actor(trainer.actor, tmp_path / "policy")
     result = evaluate(tmp_path / "policy", TASK, split="heldout", seeds="paper", cases="0-2", jobs=1)
     assert (result.mean, result.checkpoint.hash) == (record.points[-1].heldout_mean, record.points[-1].checkpoint)
+
+
+def npz(**arrays: np.ndarray) -> bytes:
+    np.savez_compressed(file := io.BytesIO(), **arrays)
+    return file.getvalue()
+
+
+STATE = {"numbers": np.array([1, 1, 32, 320, 0]), "total": np.zeros(2), "squares": np.zeros(2)}
+UNREADABLE = {
+    "no archive": b"not an archive",
+    "a pickle": pickle.dumps({"numbers": 1}),
+    "objects": npz(**STATE | {"told": np.array([{}], dtype=object)}),
+    "no results": npz(**STATE),
+    "a bomb": npz(**STATE | {"told": np.zeros((300 << 20) // 8)}),
+    "other observations": npz(**STATE | {"total": np.zeros(77), "told": np.zeros((0, 32))}),
+    "other numbers": npz(**STATE | {"numbers": np.zeros(3), "told": np.zeros((0, 32))}),
+}
+
+
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_a_state_of_a_stranger_is_named_and_not_continued(tmp_path, kind):
+    options = {"steps": 1000, "folder": tmp_path, **FEW}
+    assert baseline_curve(TASK, "ars", **options).complete  # control: writes the state that is replaced here
+    (file,), (record,) = tmp_path.glob("*.state/search.npz"), tmp_path.glob("*.curve.json")
+    record.unlink()
+    file.write_bytes(UNREADABLE[kind])
+    with pytest.raises(UserError, match=r"search\.npz is not the state of this training"):
+        baseline_curve(TASK, "ars", **options)
+
+
+def test_no_state_is_written_through_a_link(tmp_path):
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "learnable_toys-Sorting-v0__ars__s0.curve.state").symlink_to(tmp_path / "outside")
+    with pytest.raises(UserError, match="is a link, which is not followed"):
+        baseline_curve(TASK, "ars", steps=1000, folder=tmp_path, **FEW)
+    assert not list((tmp_path / "outside").iterdir())

@@ -4,17 +4,23 @@ Tests that need torch run in `make prove`, in an environment of their own; in CI
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evopolicygym.api.baseline import baseline_curve
-from evopolicygym.baselines import environments
+from evopolicygym.baselines import environments, rl
 from evopolicygym.baselines.environments import EnvironmentPool, TrainingEnvironment, fastest_processes
 from evopolicygym.baselines.rollouts import spaces_of
 from evopolicygym.errors import UserError
+from evopolicygym.runs.trust import sign as sign_run
+from evopolicygym.runs.trust import sign_training
 from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.splits import PaperSplits
 
@@ -117,7 +123,7 @@ class TestWithTorch:
         from evopolicygym.baselines.rl import RlTrainer
 
         task = find_task(f"learnable_toys:{toy}-v0")
-        trainer = RlTrainer(algorithm, task, PaperSplits(), 0, 1, tmp_path)
+        trainer = RlTrainer(algorithm, task, PaperSplits(), 0, 1, tmp_path, sign)
         trainer.train(1500, lambda: None)
         actor, rows = trainer.actor, np.random.default_rng(0).normal(size=(20, 3))
         wanted, _ = trainer._model.predict(trainer._normal.normalize_obs(rows.astype(np.float32)), deterministic=True)
@@ -138,7 +144,7 @@ class TestWithTorch:
         from evopolicygym.baselines import rl
 
         def trainer():
-            return rl.RlTrainer("dqn", find_task("learnable_toys:Sorting-v0"), PaperSplits(), 0, 1, tmp_path)
+            return rl.RlTrainer("dqn", find_task("learnable_toys:Sorting-v0"), PaperSplits(), 0, 1, tmp_path, sign)
 
         first = trainer()
         first.train(1200, lambda: None)
@@ -163,3 +169,56 @@ class TestWithTorch:
     def test_a_method_that_does_not_fit_the_actions_is_refused(self, tmp_path):
         with pytest.raises(UserError, match="Use --algo dqn"):
             trained("Sorting", "sac", 100, tmp_path)
+
+
+def sign(text: str) -> str:
+    return hashlib.sha256(f"key|{text}".encode()).hexdigest()
+
+
+def saved_state(folder: Path) -> Path:
+    (saved := folder / "steps-100").mkdir(parents=True)
+    for name in ("model.zip", "normalise.pkl", "replay.npz"):
+        (saved / name).write_bytes(name.encode())
+    rl.write_facts(saved, 100, 7, sign)
+    return saved
+
+
+def change(saved: Path, **facts: object) -> None:
+    (saved / "rl.json").write_text(json.dumps(json.loads((saved / "rl.json").read_text()) | facts))
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {
+    "another normalisation": lambda saved: (saved / "normalise.pkl").write_bytes(b"cos\nsystem\n"),
+    "another model": lambda saved: (saved / "model.zip").write_bytes(b""),
+    "no replay": lambda saved: (saved / "replay.npz").unlink(),
+    "other steps": lambda saved: change(saved, steps=99),
+    "no signature": lambda saved: change(saved, signature=""),
+    "as older versions wrote it": lambda saved: (saved / "rl.json").write_text('{"steps": 100, "episodes": 7}'),
+    "a number": lambda saved: (saved / "rl.json").write_text("5"),
+    "nested": lambda saved: (saved / "rl.json").write_text("[" * 100_000),
+    "a link": lambda saved: ((saved / "model.zip").unlink(), (saved / "model.zip").symlink_to(saved / "rl.json")),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_no_state_that_this_installation_did_not_save_is_unpickled(tmp_path, kind):
+    saved = saved_state(tmp_path)
+    assert rl.read_facts(saved, sign) == {"steps": 100, "episodes": 7}  # control
+    with pytest.raises(UserError, match="not saved by this installation"):
+        rl.read_facts(saved, lambda _: "")  # no key
+    FOREIGN[kind](saved)
+    with pytest.raises(UserError, match="not saved by this installation"):
+        rl.read_facts(saved, sign)
+
+
+def test_only_folders_of_a_number_of_steps_are_states(tmp_path):
+    saved = saved_state(tmp_path)
+    for name in ("steps-", "steps-x", "steps-" + "9" * 200, "steps--1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "rl.json").write_text("{}")
+    assert rl.last_saved(tmp_path) == saved
+
+
+def test_the_signature_of_a_training_is_no_signature_of_a_run():
+    assert sign_training("x") == sign_training("x") != sign_training("y")
+    assert sign_training("x|y") != sign_run("x", "y")

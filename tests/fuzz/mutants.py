@@ -322,11 +322,11 @@ VALUES: dict[str, Any] = {
     "null": None, "list": [], "table": {}, "string": "x", "empty": "", "minus": -1, "zero": 0, "huge": 10**18,
     "float": 1e308, "small": -1e308, "long": "x" * 1_000_000, "true": True, "surrogate": "\ud800", "nul": "\0",
     "up": "../../outside/folder", "date": "0001-01-01T00:00:00Z", "naive": "2026-01-01T00:00:00", "half": 0.5,
-    "@nan": None, "@digits": None, "@deep": None, "@infinity": None, "@rather deep": None,
+    "@nan": None, "@digits": None, "@many digits": None, "@deep": None, "@infinity": None, "@rather deep": None,
 }  # fmt: skip
 WRITTEN = {
-    "@nan": "NaN", "@digits": "9" * 5000, "@deep": "[" * DEEP + "]" * DEEP, "@infinity": "1e999",
-    "@rather deep": '{"x":' * 150 + "1" + "}" * 150,
+    "@nan": "NaN", "@digits": "9" * 5000, "@many digits": "9" * 400, "@deep": "[" * DEEP + "]" * DEEP,
+    "@infinity": "1e999", "@rather deep": '{"x":' * 150 + "1" + "}" * 150,
 }  # fmt: skip
 VALUES |= {name: name for name in WRITTEN}  # what json cannot write is put in afterwards
 

@@ -13,8 +13,11 @@ from pathlib import Path
 import pytest
 
 import evopolicygym
+from evopolicygym import files
+from evopolicygym.analysis import work_limit
 from evopolicygym.analysis.leaderboard.boards import boards
 from evopolicygym.run_record import RunRecord, load
+from evopolicygym.runs import import_runs, reference_folders
 from reference_runs import first_version, third_version, write
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "runs"
@@ -189,3 +192,55 @@ def test_another_score_of_the_third_version_is_another_run(tmp_path: Path) -> No
     write(tmp_path / "run/assessment/report.json", {"score_direction": "maximize", "score": -90.0})
     (result,) = evopolicygym.import_runs(tmp_path / "run", target)
     assert result.is_new and len(list(target.glob("*/run.json"))) == 2
+
+
+def hostile_first_version(root: Path, submissions: int, summary: dict[str, object]) -> Path:
+    """A run of many submissions whose feedback is one file with many names."""
+    first_version(root)
+    feedback = root / "workspace" / "feedback"
+    shutil.rmtree(feedback)
+    write(feedback / "submit_000" / "summary.json", summary)
+    for number in range(1, submissions):
+        (feedback / f"submit_{number:03d}").mkdir()
+        os.link(feedback / "submit_000" / "summary.json", feedback / f"submit_{number:03d}" / "summary.json")
+    return root
+
+
+def test_one_file_of_feedback_with_many_names_is_not_read_without_end(tmp_path: Path, monkeypatch) -> None:
+    """One file of 100,000 episodes can have ten thousand names: a billion episodes would be read into memory."""
+    summary = {"status": "ok", "env_instances": [0] * 100_000, "returns": [1] * 100_000, "lengths": [1] * 100_000}
+    read: list[str] = []
+    monkeypatch.setattr(
+        reference_folders, "read_json_file", lambda *given: read.append(given[1]) or files.read_json_file(*given)
+    )
+    run = hostile_first_version(tmp_path / "run", 40, summary)
+    (result,) = evopolicygym.import_runs(run, tmp_path / "imported")
+    assert result.target is None and "play more than 1000000 episodes" in (result.reason or "")
+    assert sum(name.endswith("summary.json") for name in read) == 11
+    assert not list((tmp_path / "imported").rglob("*"))
+    monkeypatch.setattr(work_limit, "MAX_FEEDBACK_BYTES", 4_000_000)
+    (result,) = evopolicygym.import_runs(run, tmp_path / "imported")
+    assert "MiB of feedback" in (result.reason or "")
+    assert import_one(first_version(tmp_path / "control"), tmp_path / "imported").submissions
+
+
+def test_programs_without_content_do_not_fill_the_disk(tmp_path: Path, monkeypatch) -> None:
+    """A sparse file takes no space in the folder that is imported, and all of its size in the copy."""
+    runs = [first_version(tmp_path / "runs" / name) for name in ("a", "b")]
+    (runs[1] / "run.json").write_text((runs[1] / "run.json").read_text().replace('"s0"', '"s1"'))
+    for number in range(2):
+        os.truncate(os.open(runs[1] / "checkpoints" / f"submit_00{number}" / "data", os.O_CREAT | os.O_WRONLY), 9 << 20)
+    for limit, imported in ((8 << 30, 2), (16 << 20, 1)):
+        monkeypatch.setattr(import_runs, "MAX_PROGRAM_BYTES", limit)
+        results = evopolicygym.import_runs(tmp_path / "runs", tmp_path / f"imported-{limit}")
+        assert [result.target is not None for result in results] == [True, imported == 2]
+        assert len(list((tmp_path / f"imported-{limit}").iterdir())) == imported  # nothing is left of what is refused
+    assert "import fewer at once" in (results[1].reason or "")
+
+
+def test_lists_without_end_are_not_parsed(tmp_path: Path) -> None:
+    first_version(tmp_path / "run")
+    text = (tmp_path / "run" / "run.json").read_text()
+    (tmp_path / "run" / "run.json").write_text(text.replace("{", '{"lists": [' + "[]," * 2_000_000 + "[]],", 1))
+    (result,) = evopolicygym.import_runs(tmp_path / "run", tmp_path / "imported")
+    assert result.target is None and "2,000,000 lists" in (result.reason or "")

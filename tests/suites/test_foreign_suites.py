@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,8 @@ from evopolicygym.api.suite import suite_status
 from evopolicygym.errors import UserError
 from evopolicygym.runs.locks import LOCK_FILE
 from evopolicygym.suites.file import Suite, plan
+from evopolicygym.suites.folder import SuiteFolder, log_begin, log_failed_start
+from evopolicygym.suites.status import _periods
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "acrobot__starter__s0"
 LINKED, WHOLE = "core16-acrobot__starter__s0", "core16-acrobot__nop__s0"
@@ -96,3 +100,86 @@ def test_a_log_that_is_no_file_is_not_read(suite, kind):
         fcntl.flock(lock, fcntl.LOCK_EX)
         (run / "ledger.jsonl").unlink()
         assert statuses(suite)[LINKED] == ("running", "waiting: process 1 plays"), "control: a log is read"
+
+
+@pytest.mark.parametrize("tasks", ['[["core16/acrobot"]]', "[{}]", '["core16/acrobot", 5]'])
+def test_a_task_that_is_no_text_is_named(suite, tasks):
+    (suite / "suite.toml").write_text(f"tasks = {tasks}\n[agents.nop]\n")
+    with pytest.raises(UserError, match=r"tasks\.\d: Input should be a valid string"):
+        suite_status(suite)
+
+
+@pytest.mark.parametrize("key", ["tasks", "splits", "shown", "prices", "name"])
+@pytest.mark.parametrize("name", ["loop.toml", r"\u0000.toml", "plain.toml"])
+def test_no_path_in_a_file_of_a_suite_ends_its_status_with_a_traceback(suite, monkeypatch, key, name):
+    """A link to itself made ``Path.resolve`` raise RuntimeError, a zero byte ValueError. The last name is a control."""
+    monkeypatch.chdir(suite)
+    (suite / "loop.toml").symlink_to("loop.toml")
+    values = {"tasks": "core16/acrobot", "agent": "", "seal": ""} | {
+        "tasks": {"tasks": name},
+        "splits": {"seal": f'splits = {{seal_key = "{name}"}}'},
+        "shown": {"agent": f'shown = ["{name}"]'},
+        "prices": {"agent": f'prices = "{name}"'},
+        "name": {"agent": f'name = "{name}"'},
+    }[key]
+    text = 'tasks = ["{tasks}"]\n{seal}\n[agents.nop]\n{agent}\n'.format(**values)
+    (suite / "suite.toml").write_text(text)
+    if "u0000" in name:
+        with pytest.raises(UserError, match="is not a path"):
+            suite_status(suite)
+    else:
+        assert len(suite_status(suite).rows) == 1
+
+
+def test_a_file_of_a_few_lines_does_not_plan_millions_of_runs(suite):
+    agents = "".join(f"[agents.a{number}]\n" for number in range(40))
+    for repeats, is_allowed in ((10, True), (1000, False)):
+        (suite / "suite.toml").write_text(f'tasks = ["core16/acrobot"]\nrepeats = {repeats}\n{agents}')
+        if is_allowed:
+            assert len(suite_status(suite).rows) == 400
+        else:
+            with pytest.raises(UserError, match="40,000 runs, and a suite has at most 20,000"):
+                suite_status(suite)
+
+
+def test_superseded_attempts_are_listed_once_for_all_runs(suite, monkeypatch):
+    (suite / "superseded").mkdir()
+    shutil.copytree(SAMPLE, suite / "superseded" / f"{LINKED}__1")
+    (suite / "superseded" / f"{LINKED}__2").symlink_to(SAMPLE)
+    looks = []
+    monkeypatch.setattr(
+        SuiteFolder, "superseded", lambda self, real=SuiteFolder.superseded: looks.append(1) or real(self)
+    )
+    rows = {row.run: row for row in suite_status(suite).rows}
+    assert rows[LINKED].attempts == 1 and rows[WHOLE].attempts == 1 and len(looks) == 1
+
+
+def test_periods_of_a_long_log_take_no_square_of_time():
+    moments = [datetime.fromtimestamp(10.0 * second, UTC) for second in range(20_000)]
+    owned = [(began, ended) for began, ended in zip(moments[::2], moments[1::2], strict=True)]
+    starts = [20.0 * number - 1.0 for number in range(10_000)]
+    began = time.process_time()
+    periods = _periods(owned, starts * 20, is_running=False)
+    assert time.process_time() - began < 5.0
+    assert periods == _periods(owned, starts, is_running=False)
+    assert periods[1] == (19.0, 30.0) and len(periods) == 10_000
+
+
+@pytest.mark.parametrize("write", [log_begin, lambda path: log_failed_start(path, "no reason")])
+def test_nothing_is_written_through_a_link_in_place_of_a_log(tmp_path, write):
+    write(tmp_path / "plain.log")
+    assert (tmp_path / "plain.log").read_text().startswith("===") or "no reason" in (tmp_path / "plain.log").read_text()
+    (tmp_path / "linked.log").symlink_to(tmp_path / "outside")
+    with pytest.raises(OSError):
+        write(tmp_path / "linked.log")
+    assert not (tmp_path / "outside").exists()
+
+
+def test_no_lock_is_made_through_a_link(tmp_path):
+    with SuiteFolder(tmp_path).locked():  # control
+        assert (tmp_path / ".lock").exists()
+    (tmp_path / ".lock").unlink()
+    (tmp_path / ".lock").symlink_to(tmp_path / "outside")
+    with pytest.raises(OSError), SuiteFolder(tmp_path).locked():
+        pass
+    assert not (tmp_path / "outside").exists()

@@ -79,6 +79,7 @@ def test_another_key_is_another_task(family):
         {"draw": 0, "low": 1.0, "high": 1.0},
         {"draw": 0, "low": 0.0, "high": float("nan")},
         {"draw": 10**9, "low": 0.0, "high": 1.0},
+        {"draw": 0, "low": 0.0, "high": 10**400},
         {"draw": "0", "low": "0", "high": "1"},
     ],
 )

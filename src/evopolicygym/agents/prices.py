@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+from pydantic import Field
 
 from evopolicygym.agents.usage import Usage
 from evopolicygym.config import StrictModel, read_toml, validate
@@ -24,13 +26,16 @@ KINDS: Final = ("input", "output", "cache_read", "cache_write")
 DATE_SUFFIX: Final = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 
 
+Dollars = Annotated[float, Field(ge=0, le=1e9)]  # a negative price would lift a limit, and none is beyond
+
+
 class Price(StrictModel):
     """Dollars per million tokens. None: unknown, so that usage with such tokens has no known cost."""
 
-    input: float
-    output: float
-    cache_read: float | None = None
-    cache_write: float | None = None
+    input: Dollars
+    output: Dollars
+    cache_read: Dollars | None = None
+    cache_write: Dollars | None = None
     as_of: str
     source: str
 

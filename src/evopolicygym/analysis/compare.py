@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -50,6 +50,7 @@ from evopolicygym.analysis.stats.power import (
     tasks_needed,
 )
 from evopolicygym.analysis.stats.variance import VarianceComponents, variance_components
+from evopolicygym.analysis.work_limit import check_comparisons
 from evopolicygym.errors import UserError
 from evopolicygym.reference.return_bounds import Bounds
 from evopolicygym.reference.scales import Scale
@@ -92,8 +93,8 @@ class SharedTask:
 def compared_entrants(paths: Mapping[str, Sequence[RunRecord]]) -> list[ComparedEntrant]:
     """Split the runs of each path by entrant. The path joins the label where two paths hold the same entrant."""
     split = [(path, name, runs) for path, listed in paths.items() for name, runs in _by_entrant(listed).items()]
-    names = [name for _, name, _ in split]
-    return [_entrant(name if names.count(name) == 1 else f"{name} ({path})", runs) for path, name, runs in split]
+    counts = Counter(name for _, name, _ in split)
+    return [_entrant(name if counts[name] == 1 else f"{name} ({path})", runs) for path, name, runs in split]
 
 
 def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[list[SharedTask]], dict[str, str]]:
@@ -111,7 +112,9 @@ def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[
     unused = {f"{task} ({name})": "under another comparable_id there are more runs"
               for task, name, _ in both if (task, name, _) not in used}  # fmt: skip
     left_out = _left_out(first, second) | _left_out(second, first)
-    return common, {task: _why_not(task, first, second) for task in others} | unused | left_out
+    runs = [{key[0]: scores[0].run for key, scores in reversed(side.runs.items())} for side in (first, second)]
+    reasons = {task: _why_not(first, second, runs[0].get(task), runs[1].get(task)) for task in others}
+    return common, reasons | unused | left_out
 
 
 def _left_out(mine: ComparedEntrant, other: ComparedEntrant) -> dict[str, str]:
@@ -176,10 +179,8 @@ def _matrix(runs: Sequence[RunScore]) -> Matrix:
     return np.array([score.returns for score in runs], dtype=np.float64)
 
 
-def _why_not(task: str, first: ComparedEntrant, second: ComparedEntrant) -> str:
-    mine, theirs = (
-        next((runs[0].run for key, runs in side.runs.items() if key[0] == task), None) for side in (first, second)
-    )
+def _why_not(first: ComparedEntrant, second: ComparedEntrant, mine: RunRecord | None, theirs: RunRecord | None) -> str:
+    """Return why a task is not compared, from a run of each side on it."""
     if mine is None or theirs is None:
         return f"{(first if mine is None else second).label} has no score"
     unequal = differences(mine.ids.fingerprint, theirs.ids.fingerprint)
@@ -268,7 +269,8 @@ def compare(entrants: Sequence[ComparedEntrant], effect: float = EFFECT) -> list
         effect: The smallest difference of interest, in units of each task's normalisation scale.
 
     Raises:
-        UserError: There are more than MAX_ENTRANTS; the number of pairs grows with their square.
+        UserError: There are more than MAX_ENTRANTS, or too many comparisons; the number of pairs grows with the
+            square of the number of entrants.
     """
     if len(entrants) > MAX_ENTRANTS:
         raise UserError(
@@ -277,6 +279,7 @@ def compare(entrants: Sequence[ComparedEntrant], effect: float = EFFECT) -> list
         )
     if not 0.0 < effect < math.inf:
         raise UserError(f"the smallest difference of interest is {effect:g}", "Name a number above 0, such as 0.05.")
+    check_comparisons(sum(len(first.runs.keys() | second.runs.keys()) for first, second in combinations(entrants, 2)))
     pairs = [pair for first, second in combinations(entrants, 2) for pair in _pairs(first, second, effect)]
     return _corrected(pairs)
 

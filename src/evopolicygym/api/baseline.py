@@ -73,6 +73,7 @@ def baseline_curve(
     from evopolicygym.execution.engine import LocalEngine
     from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
     from evopolicygym.runs.settings import RunSettings, Seeds
+    from evopolicygym.runs.trust import sign_training
     from evopolicygym.tasks.registry import find_task
 
     _check(algorithm, steps, seed, hidden)
@@ -88,7 +89,7 @@ def baseline_curve(
 
     def start(state: Path) -> Trainer:
         if algorithm in ALGORITHMS:
-            return RlTrainer(algorithm, shown_task, splits, seed, count, state)
+            return RlTrainer(algorithm, shown_task, splits, seed, count, state, sign_training)
         return SearchTrainer(algorithm, shown_task, splits, seed, count, state, hidden)
 
     def hidden_cases() -> AbstractContextManager[None]:

@@ -77,6 +77,8 @@ def train_curve(
     if record and record.complete:
         return record
     folder = file.with_suffix(".state")
+    if folder.is_symlink():
+        raise UserError(f"{folder} is a link, which is not followed", "Remove it, or name another folder.")
     folder.mkdir(parents=True, exist_ok=True)
     trainer = start(folder)
     try:

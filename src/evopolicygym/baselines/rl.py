@@ -1,12 +1,16 @@
 """PPO, SAC and DQN of Stable-Baselines3, on our environments. Needs the extra `rl`: torch is imported here alone.
 
-The state of a training is saved in the format of Stable-Baselines3, which is unpickled when it continues: continue only
-trainings of your own."""
+The state of a training is saved in the format of Stable-Baselines3, which is unpickled when it continues, and a pickle
+can run any program. It is therefore saved with a signature of this installation, and no other state is opened."""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import importlib.util
 import json
+import os
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -22,7 +26,7 @@ from evopolicygym.agents.builtin.policies.actor import FARTHEST, Actor, Vector
 from evopolicygym.baselines.environments import EnvironmentPool, fastest_processes
 from evopolicygym.baselines.rollouts import spaces_of
 from evopolicygym.errors import UserError
-from evopolicygym.files import write_json
+from evopolicygym.files import open_file, read_file, write_json
 from evopolicygym.tasks.splits import Splits
 from evopolicygym.tasks.task import Task
 
@@ -34,6 +38,11 @@ INSTALL: Final = (
 )
 ENVIRONMENTS: Final = {"ppo": 8, "sac": 4, "dqn": 4}
 SAVE_EVERY_S: Final = 30.0
+MODEL, NORMALISATION, REPLAY = "model.zip", "normalise.pkl", "replay.npz"
+FACTS: Final = "rl.json"
+MAX_STATE_BYTES: Final = 64 << 30  # of each file; a replay buffer of images is large
+SAVED: Final = re.compile(r"steps-[0-9]{1,18}")
+Sign = Callable[[str], str]  # returns the signature of this installation over a text, empty if it has no key
 BUFFER: Final = 300_000
 TRANSITIONS: Final = ("observations", "next_observations", "actions", "rewards", "dones", "timeouts")
 FUSED: Final = {"optimizer_kwargs": {"fused": True}}  # Adam in one call for all weights: a tenth of a step of SAC
@@ -54,7 +63,7 @@ def check_installed(algorithm: str) -> None:
 class RlTrainer:
     """Trains with Stable-Baselines3. Its state is in ``folder``, and is taken up if there is one."""
 
-    def __init__(self, name: str, task: Task, splits: Splits, seed: int, jobs: int, folder: Path) -> None:
+    def __init__(self, name: str, task: Task, splits: Splits, seed: int, jobs: int, folder: Path, sign: Sign) -> None:
         import stable_baselines3 as sb3
         import torch
         from stable_baselines3.common.vec_env import VecNormalize
@@ -65,10 +74,10 @@ class RlTrainer:
         if not is_choice and spaces.action["type"] != "Box":
             raise UserError(f"{name} plays Box and Discrete actions; {task.id} has {spaces.action['type']}")
         _check_actions(name, task, is_choice)
-        self._name, self._folder, self._is_choice = name, folder, is_choice
+        self._name, self._folder, self._is_choice, self._sign = name, folder, is_choice, sign
         shape = NetworkShape.of(spaces, ())
         saved = last_saved(folder)
-        meta = json.loads((saved / "rl.json").read_text()) if saved else {"steps": 0, "episodes": 0}
+        meta = read_facts(saved, sign) if saved else {"steps": 0, "episodes": 0}
         begun = meta["steps"]
         processes = fastest_processes(task, splits, ENVIRONMENTS[name], jobs)
         pool = EnvironmentPool(task, splits, (seed, begun), ENVIRONMENTS[name], processes)
@@ -76,11 +85,11 @@ class RlTrainer:
         self._envs.episodes = meta["episodes"]
         algorithm = {"ppo": sb3.PPO, "sac": sb3.SAC, "dqn": sb3.DQN}[name]
         if saved:
-            self._normal = VecNormalize.load(str(saved / "normalise.pkl"), self._envs)
-            self._model = algorithm.load(saved / "model.zip", env=self._normal, device="cpu")
+            self._normal = VecNormalize.load(str(saved / NORMALISATION), self._envs)
+            self._model = algorithm.load(saved / MODEL, env=self._normal, device="cpu")
             self._model.set_random_seed(seed + begun)
             if name != "ppo":
-                load_transitions(self._model.replay_buffer, saved / "replay.npz")
+                load_transitions(self._model.replay_buffer, saved / REPLAY)
         else:
             self._normal = VecNormalize(self._envs, clip_obs=FARTHEST, norm_reward=name == "ppo")
             options = deepcopy(OPTIONS[name])  # Stable-Baselines3 writes into policy_kwargs
@@ -133,11 +142,11 @@ class RlTrainer:
         """Write a new folder and delete older ones, so that a kill at any time leaves a complete one."""
         target = self._folder / f"steps-{self.steps}"
         target.mkdir(exist_ok=True)
-        self._model.save(target / "model.zip")
-        self._normal.save(str(target / "normalise.pkl"))
+        self._model.save(target / MODEL)
+        self._normal.save(str(target / NORMALISATION))
         if self._name != "ppo":
-            save_transitions(self._model.replay_buffer, target / "replay.npz")
-        write_json(target / "rl.json", {"steps": self.steps, "episodes": self.episodes})
+            save_transitions(self._model.replay_buffer, target / REPLAY)
+        write_facts(target, self.steps, self.episodes, self._sign)
         for other in self._folder.glob("steps-*"):
             if other != target:
                 shutil.rmtree(other)
@@ -149,8 +158,41 @@ class RlTrainer:
 
 def last_saved(folder: Path) -> Path | None:
     """Return the folder with the last complete state of a training. Its JSON file is written last."""
-    complete = [path.parent for path in folder.glob("steps-*/rl.json")]
+    complete = [path.parent for path in folder.glob(f"steps-*/{FACTS}") if SAVED.fullmatch(path.parent.name)]
     return max(complete, key=lambda path: int(path.name.removeprefix("steps-")), default=None)
+
+
+def write_facts(saved: Path, steps: int, episodes: int, sign: Sign) -> None:
+    """Write the last file of a saved state: how far the training is, and the signature over all of it."""
+    facts = {"steps": steps, "episodes": episodes}
+    write_json(saved / FACTS, facts | {"signature": sign(_digest(saved, facts))})
+
+
+def read_facts(saved: Path, sign: Sign) -> dict[str, Any]:
+    """Return how far a saved training is. Raises UserError unless this installation saved all of its files."""
+    try:
+        facts = json.loads(read_file(saved.parent, f"{saved.name}/{FACTS}", 1 << 20))
+        counts = {"steps": int(facts["steps"]), "episodes": int(facts["episodes"])}
+        own, signature = sign(_digest(saved, counts)), str(facts["signature"])
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        counts, own, signature = {}, "", ""
+    if not own or not hmac.compare_digest(own.encode(), signature.encode(errors="replace")):
+        raise UserError(
+            f"the state of a training in {saved} was not saved by this installation: it holds pickled objects, which "
+            "could run any program, and was not opened",
+            f"Delete {saved.parent}, and the training starts from the beginning.",
+        )
+    return counts
+
+
+def _digest(saved: Path, facts: dict[str, int]) -> str:
+    """Return a hash of everything that is read when a training continues."""
+    whole = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name in (MODEL, NORMALISATION, REPLAY):
+        if name != REPLAY or os.path.lexists(saved / name):
+            with open_file(saved.parent, f"{saved.name}/{name}", MAX_STATE_BYTES) as file:
+                whole.update(f"{name} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+    return whole.hexdigest()
 
 
 def save_transitions(buffer: Any, file: Path) -> None:

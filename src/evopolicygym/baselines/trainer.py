@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -16,7 +17,9 @@ from evopolicygym.agents.builtin.learners.search import SearchMethod, SearchStat
 from evopolicygym.agents.builtin.learners.search_methods import make_method
 from evopolicygym.agents.builtin.policies.actor import Actor, Vector
 from evopolicygym.baselines.rollouts import SimulatorPlayer, spaces_of
-from evopolicygym.files import write_atomic
+from evopolicygym.errors import UserError
+from evopolicygym.files import read_file, write_atomic
+from evopolicygym.printable import one_line
 from evopolicygym.tasks.splits import Splits
 from evopolicygym.tasks.task import Task
 
@@ -24,6 +27,10 @@ SAVE_EVERY_S: Final = 20.0
 IMAGE_CASES: Final = 2
 SEARCH_POPULATION: Final = 32
 STATE_FILE: Final = "search.npz"
+MAX_STATE_BYTES: Final = 256 << 20  # also unpacked
+MAX_SHOWN: Final = 200  # characters of an error in a message
+# What a file that is torn, or comes from another person, can raise.
+UNREADABLE: Final = (OSError, ValueError, LookupError, TypeError, ArithmeticError, EOFError, MemoryError, BadZipFile)
 
 
 class Trainer(Protocol):
@@ -81,8 +88,15 @@ class SearchTrainer:
         spaces = spaces_of(task)
         self._shape = NetworkShape.of(spaces, (hidden,) if hidden else ())
         self._file = folder / STATE_FILE
-        self._state, results = self._load(Moments.of(spaces))
-        self._method = ReplayableMethod(make_method(name, self._shape.parameters, seed, SEARCH_POPULATION), results)
+        method = make_method(name, self._shape.parameters, seed, SEARCH_POPULATION)
+        try:
+            self._state, results = self._load(Moments.of(spaces))
+            self._method = ReplayableMethod(method, results)
+        except UNREADABLE as error:
+            raise UserError(
+                f"{self._file} is not the state of this training: {one_line(error)[:MAX_SHOWN]}",
+                f"Delete {self._file}, and the training starts from the beginning.",
+            ) from error
         self._player = SimulatorPlayer(task, splits, jobs)
         least = IMAGE_CASES if sees_images(spaces.observation) else 1
         self._search = search(self._method, self._player, self._shape, self._state, least)
@@ -124,7 +138,13 @@ class SearchTrainer:
     def _load(self, fresh: Moments) -> tuple[SearchState, list[Vector]]:
         if not self._file.exists():
             return SearchState(fresh), []
-        with np.load(self._file, allow_pickle=False) as file:
+        data = io.BytesIO(read_file(self._file.parent, self._file.name, MAX_STATE_BYTES))
+        with ZipFile(data) as archive:
+            if (size := sum(entry.file_size for entry in archive.infolist())) > MAX_STATE_BYTES:
+                raise ValueError(f"{size} bytes, more than {MAX_STATE_BYTES}")
+        with np.load(data, allow_pickle=False) as file:
             generation, cases, episodes, steps, count = (int(number) for number in file["numbers"])
+            if any(file[name].shape != fresh.total.shape for name in ("total", "squares")):
+                raise ValueError("sums of other observations")
             moments = Moments(fresh.mean, fresh.scale, count, file["total"], file["squares"])
             return SearchState(moments, generation, cases, episodes, steps), list(file["told"])

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from evopolicygym.errors import UserError
 from evopolicygym.files import list_files, read_file
 from evopolicygym.printable import one_line
-from evopolicygym.record_types import Cases, Count, Hash, RecordModel, ShortText, Undeclared
+from evopolicygym.record_types import Cases, Count, Hash, RecordModel, Return, Seconds, ShortText, Undeclared
 
 VERSION: Final = 1
 KIND: Final = "learning-curve"
@@ -32,10 +32,10 @@ class MeasuredPoint(RecordModel):
 
     episodes: Count
     steps: Count
-    train_s: float
+    train_s: Seconds
     checkpoint: Hash
-    validation_mean: float
-    heldout_mean: float
+    validation_mean: Return
+    heldout_mean: Return
 
 
 class CurveRecord(RecordModel):

@@ -12,6 +12,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from evopolicygym import __version__
 from evopolicygym import run_record as shape
 from evopolicygym.analysis.loading import run_folders
 from evopolicygym.analysis.scores import UNKNOWN_FAMILY
+from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.errors import UserError
 from evopolicygym.files import open_folder, write_json
 from evopolicygym.printable import one_line
@@ -31,6 +33,7 @@ from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.task import Task
 
 METRICS: Final = "metrics.json"  # version 0.1 adds it to every stored program
+MAX_PROGRAM_BYTES: Final = 8 << 30  # of all runs that are imported at once
 NOT_STORED: Final = "its source was not stored"
 BUNDLE_HASH: Final = hashlib.sha256(b"").hexdigest()
 NO_RESULT: Final[dict[str, Any]] = {"lengths": [], "errors": [], "std": 0.0}
@@ -55,16 +58,17 @@ def import_folders(path: Path, folder: Path) -> list[ImportResult]:
     sources = sorted(run_folders(path))
     if not sources:
         raise UserError(f"there is no run below {one_line(path)}", "A run is a folder with run.json.")
-    return [_import(source, folder) for source in sources]
+    programs = WorkLimit(MAX_PROGRAM_BYTES)
+    return [_import(source, folder, programs) for source in sources]
 
 
-def _import(source: Path, folder: Path) -> ImportResult:
+def _import(source: Path, folder: Path, programs: WorkLimit) -> ImportResult:
     try:
         run = read_reference_run(source)
         target = folder / _folder_name(run)
         if (target / shape.NAME).exists():
             return ImportResult(source, target)
-        _write(run, source, RunPaths(target))
+        _write(run, source, RunPaths(target), programs)
     except UserError as error:
         return ImportResult(source, None, error.message)
     except Exception as error:  # of a stranger's folder: whatever is wrong with it, the others are imported
@@ -77,27 +81,42 @@ def _folder_name(run: ForeignRun) -> str:
     return "__".join(re.sub(r"[^A-Za-z0-9.-]+", "-", part).strip(".-")[:60] or "unknown" for part in parts)
 
 
-def _write(run: ForeignRun, source: Path, paths: RunPaths) -> None:
-    """Write the code first and the record last: an interrupted import is no run, and is repeated."""
+def _write(run: ForeignRun, source: Path, paths: RunPaths, programs: WorkLimit) -> None:
+    """Write the code first and the record last: an interrupted import is no run, and is repeated. One that is refused
+    leaves no code behind."""
     paths.root.mkdir(parents=True, exist_ok=True)
-    store = CheckpointStore(paths.checkpoints)
-    checkpoints = [_store(store, source, submission) for submission in run.submissions]
-    record = _record(run, source, checkpoints)
-    if problem := contradiction(record):
-        raise UserError(f"{one_line(source)} contradicts itself: {problem}")
-    write_json(paths.record, record.model_dump(mode="json"))
+    try:
+        store = CheckpointStore(paths.checkpoints)
+        checkpoints = [_store(store, source, submission, programs) for submission in run.submissions]
+        record = _record(run, source, checkpoints)
+        if problem := contradiction(record):
+            raise UserError(f"{one_line(source)} contradicts itself: {problem}")
+        write_json(paths.record, record.model_dump(mode="json"))
+    except Exception:
+        remove_tree(paths.checkpoints)
+        with suppress(OSError):
+            paths.root.rmdir()
+        raise
 
 
-def _store(store: CheckpointStore, source: Path, submission: ForeignSubmission) -> Checkpoint | None:
+def _store(
+    store: CheckpointStore, source: Path, submission: ForeignSubmission, programs: WorkLimit
+) -> Checkpoint | None:
     """Store a program; None if it is not there. It is copied twice: the first copy is ours to take the metrics out."""
     parent, _, name = submission.folder.rpartition("/")
     try:
         with open_folder(source, submission.folder), open_folder(source, parent) as folder:
-            return _stored(store, Path(f"/proc/self/fd/{folder}") / name)
+            checkpoint = _stored(store, Path(f"/proc/self/fd/{folder}") / name)
     except FileNotFoundError:
         return None
     except SnapshotRefused as error:
         raise UserError(f"{one_line(source / submission.folder)} cannot be imported: {error}") from error
+    if not programs.read(checkpoint.bytes, checkpoint.files):
+        raise UserError(
+            f"{one_line(source)} cannot be imported: the programs of these runs have more than "
+            f"{MAX_PROGRAM_BYTES >> 30} GiB together; import fewer at once"
+        )
+    return checkpoint
 
 
 def _stored(store: CheckpointStore, program: Path) -> Checkpoint:
@@ -233,8 +252,10 @@ def _checkpoints(
 ) -> Iterator[shape.CheckpointRecord]:
     """Yield each program once. If it was submitted several times, the hidden result of the selected submission counts,
     else that of the last one."""
-    for name in dict.fromkeys(hashes):
-        indexes = [index for index, other in enumerate(hashes) if other == name]
+    positions: dict[str, list[int]] = {}
+    for index, name in enumerate(hashes):
+        positions.setdefault(name, []).append(index)
+    for name, indexes in positions.items():
         chosen = run.selected if run.selected in indexes else indexes[-1]
         validation = run.submissions[chosen].validation
         copy = stored[indexes[0]]

@@ -18,8 +18,9 @@ from typing import Annotated, Any, Final, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from evopolicygym.analysis.work_limit import FeedbackLimit
 from evopolicygym.errors import UserError
-from evopolicygym.files import is_folder, list_files, read_file
+from evopolicygym.files import is_folder, list_files, read_file, read_json_file
 from evopolicygym.printable import one_line
 
 MAX_JSON_BYTES: Final = 64 << 20
@@ -170,11 +171,13 @@ def _read_first(folder: Path, data: dict[str, Any]) -> ForeignRun:
 def _first_submissions(folder: Path, validation: dict[str, float]) -> list[ForeignSubmission]:
     """Read the submissions 000, 001, ... as far as either the program or the feedback is there."""
     submissions: list[ForeignSubmission] = []
+    reading = FeedbackLimit(folder)
     for index in range(MAX_SUBMISSIONS):
         stored, feedback = f"checkpoints/submit_{index:03d}", f"workspace/feedback/submit_{index:03d}"
         if not is_folder(folder, stored) and not is_folder(folder, feedback):
             return submissions
-        summary = _shaped(_FirstSummary, _json_if_there(folder, f"{feedback}/summary.json"), folder)
+        summary = _shaped(_FirstSummary, _json_if_there(folder, f"{feedback}/summary.json", reading), folder)
+        reading.count_episodes(len(summary.env_instances))
         returns = [value for value in summary.returns if value is not None]
         is_complete = len(returns) == len(summary.env_instances)
         submissions.append(
@@ -248,7 +251,7 @@ class _Candidate(_Foreign):
 class _ThirdReport(_Foreign):
     score_direction: Text = "maximize"
     score: Number | None = None
-    candidates: list[_Candidate] = []
+    candidates: Annotated[list[_Candidate], Field(max_length=MAX_SUBMISSIONS)] = []
 
 
 REPORTS: Final = ("validation", "assessment")
@@ -260,8 +263,9 @@ def _read_third(folder: Path, data: dict[str, Any]) -> ForeignRun:
     validation, assessment = (_third_report(folder, name) for name in REPORTS)
     means = {candidate.submission_id: _sign(validation) * candidate.score for candidate in validation.candidates}
     names = [submission.submission_id for submission in run.submissions]
+    reading = FeedbackLimit(folder)
     submissions = [
-        _third_submission(folder, submission, means.get(name))
+        _third_submission(folder, submission, means.get(name), reading)
         for name, submission in zip(names, run.submissions, strict=True)
     ]
     selected = names.index(run.final_submission_id) if run.final_submission_id in names else None
@@ -298,9 +302,12 @@ def _read_third(folder: Path, data: dict[str, Any]) -> ForeignRun:
     )
 
 
-def _third_submission(folder: Path, submission: _ThirdSubmission, validation: float | None) -> ForeignSubmission:
+def _third_submission(
+    folder: Path, submission: _ThirdSubmission, validation: float | None, reading: FeedbackLimit
+) -> ForeignSubmission:
     root = f"submissions/{submission.submission_id}"
-    feedback = _shaped(_ThirdFeedback, _json_if_there(folder, f"{root}/feedback.json"), folder)
+    feedback = _shaped(_ThirdFeedback, _json_if_there(folder, f"{root}/feedback.json", reading), folder)
+    reading.count_episodes(max(len(submission.episode_indices), len(feedback.episodes)))
     returns = [episode.reward for episode in feedback.episodes if episode.reward is not None]
     lengths = [episode.steps for episode in feedback.episodes if episode.steps is not None]
     cases = submission.episode_indices
@@ -341,13 +348,16 @@ def _check_selected(folder: Path, selected: int | None, submissions: int) -> Non
         raise UserError(f"{one_line(folder)} selected submission {selected}, which does not exist")
 
 
-def _json_if_there(folder: Path, name: str) -> dict[str, Any]:
-    return _json(folder, name) if _is_there(folder, name) else {}
+def _json_if_there(folder: Path, name: str, reading: FeedbackLimit | None = None) -> dict[str, Any]:
+    return _json(folder, name, reading) if _is_there(folder, name) else {}
 
 
-def _json(folder: Path, name: str) -> dict[str, Any]:
+def _json(folder: Path, name: str, reading: FeedbackLimit | None = None) -> dict[str, Any]:
     try:
-        data = json.loads(read_file(folder, name, MAX_JSON_BYTES))
+        text = read_json_file(folder, name, MAX_JSON_BYTES)
+        if reading:
+            reading.count_bytes(len(text))
+        data = json.loads(text)
         json.dumps(data, ensure_ascii=False).encode()  # half of a surrogate pair could not be read back
     except OSError as error:
         raise UserError(f"cannot read {one_line(folder / name)}: {error.strerror}", "Name a run folder.") from error

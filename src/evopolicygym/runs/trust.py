@@ -156,11 +156,21 @@ def without_seal_key(settings: RunSettings) -> RunSettings:
 
 def sign(run: str, settings: str) -> str:
     """Return the signature over a run's id and the hash of its settings; empty if no key can be stored."""
+    return _sign(f"run|{run}|{settings}")
+
+
+def sign_training(digest: str) -> str:
+    """Return the signature over the saved state of a training, which holds pickled objects: to read it is to run it.
+    Empty if no key can be stored."""
+    return _sign(f"training|{digest}")
+
+
+def _sign(text: str) -> str:
     try:
         key = load_key(_key_file()) if _key_file().exists() else create_key(_key_file())
     except (UserError, OSError):
         return ""
-    return _signature(key, run, settings)
+    return _signature(key, text)
 
 
 def is_signed_here(opened: Opened | None) -> bool:
@@ -168,14 +178,14 @@ def is_signed_here(opened: Opened | None) -> bool:
     if not opened or not opened.signature or not opened.settings:
         return False
     try:
-        own = _signature(load_key(_key_file()), opened.run, opened.settings)
+        own = _signature(load_key(_key_file()), f"run|{opened.run}|{opened.settings}")
     except (UserError, OSError):
         return False
     return hmac.compare_digest(own, opened.signature)
 
 
-def _signature(key: bytes, run: str, settings: str) -> str:
-    return hmac.new(key, f"evopolicygym run|{run}|{settings}".encode(), hashlib.sha256).hexdigest()
+def _signature(key: bytes, text: str) -> str:
+    return hmac.new(key, f"evopolicygym {text}".encode(), hashlib.sha256).hexdigest()
 
 
 def _key_file() -> Path:

@@ -13,6 +13,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from evopolicygym import config
 from evopolicygym.config import StrictModel, parse_toml, read_toml, validate
 from evopolicygym.errors import UserError
+from evopolicygym.files import real_path
 from evopolicygym.gateway.call_limits import CallLimits
 from evopolicygym.runs.agent.install_paths import resolve_command
 from evopolicygym.runs.folder_names import folder_name, suite_label
@@ -26,6 +27,7 @@ from evopolicygym.tasks.task import Task
 Played = tuple[str, Variant]  # a task by its name, and the variant of it
 SEE: Final = "`evopolicygym docs suites` has every key and a whole example."
 COLLECTIONS: Final = {"core16": core16, "novel": novel}
+MAX_RUNS: Final = 20_000
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=80)]  # part of a path
 
 
@@ -107,7 +109,7 @@ class Suite(StrictModel):
     @field_validator("splits")
     @classmethod
     def _resolve_seal_key(cls, value: SuiteSplits) -> SuiteSplits:
-        return value.model_copy(update={"seal_key": value.seal_key and value.seal_key.resolve()})
+        return value.model_copy(update={"seal_key": value.seal_key and real_path(value.seal_key)})
 
     @field_validator("tasks", mode="before")
     @classmethod
@@ -116,8 +118,8 @@ class Suite(StrictModel):
         names = [value] if isinstance(value, str) else value
         if not isinstance(names, list):
             return value
-        expanded = [task for name in names for task in (COLLECTIONS[name]() if name in COLLECTIONS else [name])]
-        return [str(Path(task).resolve()) if str(task).endswith(".toml") else task for task in expanded]
+        expanded = [task for name in names for task in _tasks_of(name)]
+        return [str(real_path(task)) if str(task).endswith(".toml") else task for task in expanded]
 
     @classmethod
     def read(cls, path: Path, overrides: Iterable[str] = ()) -> Self:
@@ -134,6 +136,14 @@ class Suite(StrictModel):
             raise ValueError("variants names one of them twice: name each once, and set repeats for more runs")
         if self.variants and self.defaults.variant:
             raise ValueError("variants and defaults.variant cannot both be given: leave one of them out")
+        return self
+
+    @model_validator(mode="after")
+    def _check_runs(self) -> Self:
+        """Check the number of runs before they are planned: a file of a few lines can name billions."""
+        runs = len(set(self.tasks)) * len(self.agents) * len(self.played_variants) * self.repeats
+        if runs > MAX_RUNS:
+            raise ValueError(f"there are {runs:,} runs, and a suite has at most {MAX_RUNS:,}: divide it into several")
         return self
 
     @property
@@ -174,15 +184,20 @@ class Suite(StrictModel):
         return config.to_toml(values | {"agents": agents}, comment)
 
 
+def _tasks_of(name: Any) -> Iterable[Any]:
+    """Return the tasks of a collection, or what is named alone, which is checked later."""
+    return COLLECTIONS[name]() if isinstance(name, str) and name in COLLECTIONS else [name]
+
+
 def _absolute_paths(agent: SuiteAgent) -> dict[str, Any]:
     """Return an agent's paths made absolute, so that the suite can be continued from any folder. The preflight says
     which programs are missing."""
     paths: dict[str, Any] = {
         "command": resolve_command(agent.command, must_exist=False),
-        "shown": [path.resolve() for path in agent.shown],
-        "prices": agent.prices and agent.prices.resolve(),
+        "shown": [real_path(path) for path in agent.shown],
+        "prices": agent.prices and real_path(agent.prices),
     }
-    return paths | ({"name": str(Path(agent.name).resolve())} if agent.name.endswith(".toml") else {})
+    return paths | ({"name": str(real_path(agent.name))} if agent.name.endswith(".toml") else {})
 
 
 def _given(part: StrictModel) -> dict[str, Any]:

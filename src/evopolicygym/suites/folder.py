@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from evopolicygym.analysis.loading import SUPERSEDED
 from evopolicygym.errors import UserError
@@ -55,8 +55,13 @@ class SuiteFolder:
         """The output of a run's process, all attempts one after another."""
         return self.root / "logs" / f"{name}.log"
 
-    def superseded(self, name: str) -> list[Path]:
-        return sorted((self.root / SUPERSEDED).glob(f"{name}__[0-9]*"))
+    def superseded(self) -> dict[str, list[Path]]:
+        """Return the attempts that were moved out of the way, by the name of their run: one look for all runs."""
+        attempts: dict[str, list[Path]] = {}
+        for path in sorted((self.root / SUPERSEDED).glob("*__[0-9]*")):
+            if not path.is_symlink():
+                attempts.setdefault(path.name.rpartition("__")[0], []).append(path)
+        return attempts
 
     def others(self, planned: Iterable[PlannedRun]) -> list[str]:
         """Return the runs in this folder that are not part of the suite."""
@@ -69,13 +74,13 @@ class SuiteFolder:
 
     def supersede(self, name: str) -> None:
         """Move an attempt that has no score out of the way of the next one; it stays as evidence."""
-        number = len(self.superseded(name)) + 1
+        number = len(self.superseded().get(name, ())) + 1
         os.rename(self.run(name), self.root / SUPERSEDED / f"{name}__{number}")
 
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the suite's lock, so that one scheduler at a time works on it. The lock ends with its process."""
-        lock = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -219,6 +224,11 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def open_log(path: Path) -> IO[bytes]:
+    """Open a log to append to it. A folder from another person may have a link in its place, which is not followed."""
+    return open(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666), "ab")
+
+
 def _append(path: Path, line: str) -> None:
-    with open(path, "a") as file:
-        file.write(f"{line}\n")
+    with open_log(path) as file:
+        file.write(f"{line}\n".encode(errors="replace"))

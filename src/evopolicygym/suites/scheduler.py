@@ -26,7 +26,7 @@ from evopolicygym.runs.locks import CaseSet
 from evopolicygym.runs.settings import EngineName
 from evopolicygym.suites.call_gate import CallGate, CallRate
 from evopolicygym.suites.file import PlannedRun, SpendingCap
-from evopolicygym.suites.folder import SuiteFolder, log_begin, log_end, log_failed_start
+from evopolicygym.suites.folder import SuiteFolder, log_begin, log_end, log_failed_start, open_log
 from evopolicygym.suites.slot_pool import SlotPool, SlotServer
 from evopolicygym.suites.status import SuiteRow, SuiteRunStatus, SuiteStatus
 from evopolicygym.suites.worker import RunWorkerConfig
@@ -241,7 +241,7 @@ class Scheduler:
 
     async def _start(self, name: str, theirs: SocketPair) -> asyncio.subprocess.Process:
         """Start the process in a session of its own, so that Ctrl-C reaches the scheduler alone."""
-        with open(self._folder.log(name), "ab") as log_file:
+        with open_log(self._folder.log(name)) as log_file:
             process = await asyncio.create_subprocess_exec(
                 *WORKER,
                 stdin=asyncio.subprocess.PIPE,

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import time
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -43,6 +44,7 @@ LEAST_DONE: Final = 0.05  # runs; with less there is nothing to estimate from
 
 
 WorkPeriod = tuple[float, float | None]
+Superseded = Callable[[], dict[str, list[Path]]]
 
 
 class SuiteRunStatus(StrEnum):
@@ -140,15 +142,17 @@ class SuiteStatus:
         self._cache: dict[str, tuple[Any, SuiteRow]] = {}
 
     def rows(self) -> list[SuiteRow]:
-        return [self.row(planned) for planned in self._planned]
+        superseded = cache(self._folder.superseded)
+        return [self.row(planned, superseded) for planned in self._planned]
 
-    def row(self, planned: PlannedRun) -> SuiteRow:
+    def row(self, planned: PlannedRun, superseded: Superseded | None = None) -> SuiteRow:
         paths, is_running = RunPaths(self._folder.run(planned.name)), self._is_running(planned.name)
         files = (paths.ledger, paths.record, self._folder.log(planned.name), paths.root / CALLS_FILE)
         state = (is_running, *map(_modified, files))
         cached = self._cache.get(planned.name)
         if cached is None or cached[0] != state:
-            row = _read_row(self._folder, planned, is_running)
+            attempts = (superseded or self._folder.superseded)().get(planned.name, ())
+            row = _read_row(self._folder, planned, is_running, attempts)
             if (reason := self._left_out.get(planned.name)) and not row.is_over:
                 row = replace(row, status=SuiteRunStatus.UNREADY, reason=reason)
             cached = self._cache[planned.name] = (state, row)
@@ -189,10 +193,9 @@ def _modified(path: os.PathLike[str]) -> tuple[int, int]:
     return (info.st_mtime_ns, info.st_size)
 
 
-def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool) -> SuiteRow:
+def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool, superseded: Sequence[Path]) -> SuiteRow:
     root, attempt = folder.run(planned.name), last_attempt(folder.log(planned.name))
-    settings, superseded = planned.settings, folder.superseded(planned.name)
-    agent = settings.agent
+    settings, agent = planned.settings, planned.settings.agent
     assert agent is not None
     wasted = [_wasted(path) for path in superseded]
     facts: dict[str, Any] = {
@@ -267,10 +270,11 @@ def _periods(owned: Sequence[Period], starts: Sequence[float], is_running: bool)
     """Return when processes worked on a run: each from its start to the last line that it wrote to the ledger.
     ``starts`` are known for the processes that the suite started; others count from when they ``owned`` the run."""
     periods: list[WorkPeriod] = []
-    ended_at = -math.inf
+    ended_at, ordered = -math.inf, sorted(starts)
     for began, ended in owned:
         owned_at = began.timestamp()
-        began_at = max((start for start in starts if ended_at <= start <= owned_at), default=owned_at)
+        started = bisect_right(ordered, owned_at)
+        began_at = ordered[started - 1] if started and ordered[started - 1] >= ended_at else owned_at
         ended_at = ended.timestamp()
         periods.append((began_at, ended_at))
     if is_running and periods and periods[-1][0] >= max(starts, default=0.0):

@@ -22,7 +22,7 @@ import numpy as np
 
 from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
-from evopolicygym.files import read_text_file
+from evopolicygym.files import read_text_file, real_path
 from evopolicygym.tasks import simulator
 from evopolicygym.tasks.novel.generate import novel
 from evopolicygym.tasks.spaces import describe
@@ -192,7 +192,7 @@ def _collection(name: str) -> UserError:
 
 def absolute_name(name: str) -> str:
     """Return the name under which settings store a task: a task file by its absolute path."""
-    return str(Path(name).resolve()) if name.endswith(".toml") else name
+    return str(real_path(name)) if name.endswith(".toml") else name
 
 
 def is_installed_task(name: str) -> bool:

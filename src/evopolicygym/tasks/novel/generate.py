@@ -62,13 +62,18 @@ class Drawn:
     def from_options(cls, options: Mapping[str, Any]) -> Self:
         """Return the draw of a record. The record may be forged."""
         number, ends = options.get("draw"), (options.get("low"), options.get("high"))
-        low, high = (float(end) if isinstance(end, float | int) else math.nan for end in ends)
+        low, high = map(_float_or_nan, ends)
         if type(number) is not int or not 0 <= number < MOST_DRAWS or not -math.inf < low < high < math.inf:
             raise UserError(
                 f"the record has no valid draw of its generated task: {dict(options)!r:.200}",
                 "Take the run's folder from where it was played.",
             )
         return cls(number, low, high)
+
+
+def _float_or_nan(value: object) -> float:
+    """Return a number as a float; an integer can have more digits than a float holds."""
+    return float(value) if isinstance(value, float | int) and abs(value) <= sys.float_info.max else math.nan
 
 
 @cache
