@@ -15,7 +15,7 @@ HEALTH: Final = ("versions", "imports", "simulators")  # sections that scores de
 
 @dataclass(frozen=True)
 class MachineReport:
-    """What this machine can do. ``system`` describes it; ``checks`` are results by section: isolation, agents,
+    """Abilities of this machine. ``system`` describes it; ``checks`` are results by section: isolation, agents,
     versions, imports, simulators, rendering, each with ``name``, ``ok``, ``detail`` and ``remedy``; ``level`` is the
     best isolation level of policies that works, None if there is none; ``speed`` has measurements of it."""
 
@@ -32,7 +32,7 @@ class MachineReport:
 
     @property
     def policy_residues(self) -> tuple[str, ...]:
-        """What policies can still do at this level."""
+        """Return what policies can still do at this level."""
         from evopolicygym.sandbox.policy.jail import Level, residues
 
         return residues(self.level or Level.NONE)

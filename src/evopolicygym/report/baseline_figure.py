@@ -128,7 +128,7 @@ def _panel(
 
 @dataclass(frozen=True)
 class Marks:
-    """What distinguishes entrants: agents by shape, in one colour; baselines by colour, the same in runs and curves."""
+    """Marks that distinguish entrants: agents by shape, in one colour; baselines by colour, in runs and curves."""
 
     agents: Sequence[str]
     styles: Mapping[str, EntrantStyle]
