@@ -186,7 +186,7 @@ def test_bodies_that_do_not_end_are_bounded_together(monkeypatch):
 
 
 FEW_FILES = """
-import resource, sys, threading
+import resource, sys, time
 resource.setrlimit(resource.RLIMIT_NOFILE, (512, 512))
 from evopolicygym.gateway.call_limits import CallLimits
 from evopolicygym.gateway.metering import ModelMeter
@@ -197,7 +197,10 @@ servers = [ModelServer(sys.argv[1], "the-real-key"), ModelServer(sys.argv[1], "t
 opened = Gateway(servers, ModelMeter(CallLimits(), {}), Patience(0.0))
 print(opened.token, *opened.ports, flush=True)
 sys.stdin.readline()
+deadline = time.monotonic() + 60
 with open("/dev/null"):
+    while len(opened.meter.turn(0).calls) < 1000 and time.monotonic() < deadline:
+        time.sleep(0.01)  # a call is counted after its answer was sent
     print(len(opened.meter.turn(0).calls), flush=True)
 opened.close()
 """
