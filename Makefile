@@ -35,7 +35,7 @@ lint: $(READY)
 # The long proofs: whole episodes on every task, a thousand episodes in one worker, trivial policies, certificates,
 # and of the judge: random kills, eight runs at once, hostile requests, memory (figures: docs/reliability.md).
 prove: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal -m slow --timeout 3600
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m slow --timeout 3600
 	$(MAKE) prove-rl
 
 # The same for learners that need torch, in an environment of their own: torch takes minutes to install.
