@@ -14,6 +14,7 @@ from evopolicygym.errors import UserError
 
 if TYPE_CHECKING:
     from evopolicygym.run_progress import RunProgress
+    from evopolicygym.runs.settings import AgentSettings, RunSettings
 
 PathLike = str | os.PathLike[str]
 
@@ -53,16 +54,12 @@ def resume(
     >>> evopolicygym.resume("examples/runs/acrobot__tuner__s0").outcome
     'scored'
     """
-    from evopolicygym.run_paths import RunPaths
     from evopolicygym.runs.agent.setup import set_up_agent
-    from evopolicygym.runs.open_run import resume_settings
-    from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
     from evopolicygym.runs.settings import EngineName, IsolationChoice
-    from evopolicygym.runs.trust import check_grants, is_signed_here
+    from evopolicygym.runs.trust import check_grants
     from evopolicygym.tasks.registry import absolute_name
 
     root = Path(folder)
-    settings = recorded_settings(root)
     options: dict[str, Any] = {
         "task": task and absolute_name(os.fspath(task)),
         "seal_key": seal_key and Path(seal_key).resolve(),
@@ -72,15 +69,44 @@ def resume(
         "ray_address": ray_address,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    (given.get("engine") or settings.engine).check_address(ray_address)
-    if has_outcome(root):
-        resume_settings(settings, given, RunPaths(root))
-        return load_run(root)
-    if settings.agent is None:
-        raise UserError(f"{root} has no agent: it was opened with `serve`", "Continue it with `serve`.")
-    if not trust_agent:
+
+    def check_consent(settings: RunSettings, is_own: bool) -> None:
+        if trust_agent:
+            return
         try:
-            check_grants(settings, {}, [], is_own=is_signed_here(read_state(root).opened))
+            check_grants(settings, {}, [], is_own=is_own)
         except UserError as error:
             raise UserError(error.message, "Check its config.toml; to allow it, pass trust_agent=True.") from error
-    return play_and_load(root, set_up_agent(settings.agent), given, progress, notice)
+
+    agent = agent_to_resume(root, given, check_consent)
+    return play_and_load(root, set_up_agent(agent), given, progress, notice) if agent else load_run(root)
+
+
+def agent_to_resume(
+    root: Path, given: dict[str, Any], check_consent: Callable[[RunSettings, bool], None]
+) -> AgentSettings | None:
+    """Return the agent of a run that continues with ``given`` settings, or None if the run is finished.
+
+    ``check_consent`` gets the run's settings and whether this installation opened it. It raises UserError for what the
+    agent must not get.
+    """
+    from evopolicygym.execution.slots import check_jobs
+    from evopolicygym.run_paths import RunPaths
+    from evopolicygym.runs.open_run import resume_settings
+    from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
+    from evopolicygym.runs.trust import is_signed_here
+
+    settings = recorded_settings(root)
+    (given.get("engine") or settings.engine).check_address(given.get("ray_address"))
+    if has_outcome(root):
+        resume_settings(settings, given, RunPaths(root))
+        if jobs := given.get("jobs"):
+            check_jobs(jobs)
+        return None
+    check_consent(settings, is_signed_here(read_state(root).opened))
+    if settings.agent is None:
+        raise UserError(
+            f"{root} has no agent: it was opened with `evopolicygym serve`",
+            f"Continue it with `evopolicygym serve TASK --run {root}`.",
+        )
+    return settings.agent

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from evopolicygym.api.resume import agent_to_resume
 from evopolicygym.api.run import new_folder, notify_at_start, play_to_outcome
 from evopolicygym.cli.missing_anchors import MissingAnchors, add_missing_anchors
 from evopolicygym.cli.options import TASK_HELP, pair
@@ -37,16 +38,14 @@ from evopolicygym.cli.play_options import (
 from evopolicygym.cli.progress import end_live_text, run_progress_status, show_progress
 from evopolicygym.cli.text.run import check_outcome, is_without_score, show_outcome
 from evopolicygym.errors import RunSuspended, UserError
-from evopolicygym.execution.slots import check_jobs
 from evopolicygym.judge.state import RunPhase
-from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.agent.setup import AgentSetup, set_up_agent
-from evopolicygym.runs.open_run import OpenRun, resume_settings
+from evopolicygym.runs.open_run import OpenRun
 from evopolicygym.runs.options import agent_settings, given_settings
 from evopolicygym.runs.progress import RunWatch
-from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
+from evopolicygym.runs.run_status import recorded_settings
 from evopolicygym.runs.settings import CORES, MAY_DIFFER, AgentSettings, EngineName, IsolationChoice, RunSettings, Seeds
-from evopolicygym.runs.trust import check_grants, granted_options, is_same_command, is_signed_here
+from evopolicygym.runs.trust import check_grants, granted_options, is_same_command
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
 from evopolicygym.tasks.registry import absolute_name
 
@@ -141,7 +140,7 @@ def run(
     it stops."""
     options = dict(locals())  # by the names of their parameters
     if resume:
-        _resume(context, resume, engine, ray_address, anchors, json)
+        _resume(context, resume, anchors, json)
         return
     if task is None:
         raise UserError("no task is given", "For example: evopolicygym run core16/acrobot --agent tuner")
@@ -204,29 +203,18 @@ def _stop(number: int, root: Path) -> None:
     os._exit(128 + number)
 
 
-def _resume(
-    context: typer.Context,
-    root: Path,
-    engine: EngineName | None,
-    ray_address: str | None,
-    anchors: bool,
-    json: bool,
-) -> None:
-    settings = recorded_settings(root)
-    given = _given_to_resume(context, settings)
-    (engine or settings.engine).check_address(ray_address)
-    if has_outcome(root):
-        _check_finished(root, settings, given)
-        _print_finished(root)
-        _show(root, json)
-        return
-    words = [word for word in (context.params["task"], *(context.params["command"] or [])) if word]
+def _resume(context: typer.Context, root: Path, anchors: bool, json: bool) -> None:
     written = {name: context.params[name] for name in _written(context)}
-    check_grants(settings, written, words, is_own=is_signed_here(read_state(root).opened))
-    if settings.agent is None:
-        raise UserError(f"{root} has no agent: it was opened with `evopolicygym serve`",
-                        f"Continue it with `evopolicygym serve TASK --run {root}`.")  # fmt: skip
-    play_and_show(root, settings.agent, given, json, anchors)
+    words = [word for word in (context.params["task"], *(context.params["command"] or [])) if word]
+    given = _given_to_resume(context, recorded_settings(root))
+    agent = agent_to_resume(root, given, lambda settings, is_own: check_grants(settings, written, words, is_own=is_own))
+    if agent:
+        play_and_show(root, agent, given, json, anchors)
+        return
+    if "seal_key" in given:
+        print_hint("--seal-key was not used")
+    _print_finished(root)
+    _show(root, json)
 
 
 def _given_to_resume(context: typer.Context, settings: RunSettings) -> dict[str, Any]:
@@ -261,12 +249,3 @@ def _task_and_command(context: typer.Context, settings: RunSettings) -> tuple[st
     if task and recorded and is_same_command([task, *command], recorded):
         return None, []
     return task, [] if command and is_same_command(command, recorded) else command
-
-
-def _check_finished(root: Path, settings: RunSettings, given: dict[str, Any]) -> None:
-    """Check that the given options fit a finished run, although nothing is played."""
-    resume_settings(settings, given, RunPaths(root))
-    if jobs := given.get("jobs"):
-        check_jobs(jobs)
-    if given.get("seal_key"):
-        print_hint("--seal-key was not used")
