@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,9 @@ from scripted_model import ScriptedModel
 
 import evopolicygym
 from evopolicygym.cli.text.transcript import transcript_lines
+from evopolicygym.gateway.conversation import ConversationStep, ConversationThread, StepKind
 from evopolicygym.gateway.exchange import ModelApi
+from evopolicygym.gateway.messages import MessagePart, MessageRole, PartKind
 from evopolicygym.gateway.recording.store import ExchangeStore
 from server_helpers import COMMAND
 
@@ -128,3 +131,17 @@ def test_a_damaged_recording_is_read_as_far_as_it_goes(recorded):
     path.write_bytes(path.read_bytes()[:-10])
     done = subprocess.run([*COMMAND, "transcript", str(recorded)], capture_output=True, text=True)
     assert done.returncode == 0 and "note: the last " in done.stdout and "cat AGENTS.md" in done.stdout
+
+
+def test_a_long_word_and_very_many_lines_are_shortened_at_once(recorded):
+    """The time to wrap a word grew with the square of its length, and every line was wrapped to be counted."""
+    read = evopolicygym.transcript(recorded)
+    for text, shown_whole in (("x" * 8_000_000, 8_000_000), ("\nx" * 150_000, 150_000)):
+        part = MessagePart(MessageRole.USER, PartKind.TEXT, text)
+        thread = ConversationThread(steps=[ConversationStep(StepKind.USER, 1.0, (part,))])
+        long = replace(read, conversation=replace(read.conversation, threads=(thread,)))
+        began = time.process_time()
+        short, whole = ("\n".join(transcript_lines(long, is_full=is_full)) for is_full in (False, True))
+        assert time.process_time() - began < 5.0
+        assert "characters left out (--full shows them)" in short and len(short) < 5000
+        assert whole.count("x") >= shown_whole

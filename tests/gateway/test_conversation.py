@@ -248,7 +248,7 @@ def test_numbers_in_a_long_system_prompt_are_left_out_at_once():
 
 def test_what_a_conversation_keeps_is_bounded(monkeypatch):
     """Bodies share chunks: a small recording can be gigabytes. A history that is repeated counts once."""
-    monkeypatch.setattr(conversation_module, "MAX_KEPT", 10_000)
+    monkeypatch.setattr(conversation_module, "MAX_KEPT", 13_000)
     calls = [chat_call(number, "", f"{number} " + "x" * 2000) for number in range(1, 9)]
     read = read_conversation(calls)
     assert len(read.threads) == 3 and read.notes == (
@@ -256,3 +256,6 @@ def test_what_a_conversation_keeps_is_bounded(monkeypatch):
     )
     read = read_conversation([replace(calls[0], number=number) for number in range(1, 100)])
     assert len(read.threads) == 1 and not read.notes
+    many = json.dumps({"model": "m", "messages": [{"content": "x"}] * 30}).encode()  # 16 bytes each
+    read = read_conversation([replace(calls[0], number=number, request_body=many) for number in (1, 2)])
+    assert read.notes == ("the conversation is too large; the calls after number 1 were not read",)

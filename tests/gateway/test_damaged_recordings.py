@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import time
 import tracemalloc
 import zlib
 from pathlib import Path
@@ -19,11 +20,15 @@ from evopolicygym.gateway.atif import to_atif
 from evopolicygym.gateway.conversation import read_conversation
 from evopolicygym.gateway.exchange import Exchange, GatewayRequest, ModelApi
 from evopolicygym.gateway.frames import HEAD, MARK, frame
+from evopolicygym.gateway.recording import reader as reader_module
 from evopolicygym.gateway.recording import replay as replay_module
 from evopolicygym.gateway.recording import rewriting as rewriting_module
+from evopolicygym.gateway.recording.matching import difference
 from evopolicygym.gateway.recording.reader import FILE, ModelRecording
 from evopolicygym.gateway.recording.replay import ReplayUpstream
+from evopolicygym.gateway.recording.rewriting import rewrite_answer
 from evopolicygym.gateway.recording.store import ExchangeStore
+from evopolicygym.gateway.streams import joined_answer
 
 ROUNDS = 400
 
@@ -251,7 +256,7 @@ def test_nobody_waits_for_ever_for_a_recorded_answer(tmp_path, monkeypatch):
         waited.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    call = {"request_body": [0, 1], "response_body": [0, 1], "first_byte_s": 1e15, "duration_s": 1e15}
+    call = {"request_body": [0, 1], "response_body": [0, 1], "first_byte_s": 1e9, "duration_s": 1e9}
     replay = ReplayUpstream(forged(tmp_path, call), tmp_path / "new", {}, 1.0)
     request = GatewayRequest(ModelApi.OPENAI_CHAT, "POST", "/chat/completions", {}, ASKED)
     asyncio.run(replay.send(request))
@@ -262,3 +267,66 @@ def test_deep_nesting_is_no_error(tmp_path):
     deep = b"[" * 5_000_000
     folder = forged(tmp_path, {"request_body": [0, 1], "response_body": [0, 1]}, chunks=(deep,))
     assert replayed(folder, deep)[0] == 200 and read_conversation(ModelRecording(folder), []).threads
+
+
+@pytest.mark.parametrize("name", ["first_byte_s", "duration_s", "waited_s"])
+def test_times_of_a_recording_stay_within_the_calendar(tmp_path, name):
+    """The year of an answer that took so long has eight digits, which no calendar has."""
+    call = {"request_body": [0, 1], "response_body": [1, 1], "started_at": 1e11}
+    answer = b'{"choices":[{"message":{"role":"assistant","content":"Hello."}}]}'
+    longest = ModelRecording(forged(tmp_path / "longest", call | {name: 1e9}, chunks=(ASKED, answer)))
+    assert len(to_atif(read_conversation(longest), {}, "run")["steps"]) == 2, "control"
+    beyond = ModelRecording(forged(tmp_path / "beyond", call | {name: 1e15}, chunks=(ASKED, answer)))
+    assert list(beyond) == [] and beyond.notes[0].startswith("a call cannot be read")
+
+
+def test_a_body_of_very_many_parts_is_left_out(tmp_path, monkeypatch):
+    """An empty table takes three bytes of a body and 64 in memory, and so does a short line of a stream."""
+    for number, body in enumerate((b'{"messages":[%s]}' % b",".join([b"{}"] * 100), b"data: 1\n" * 102)):
+        call = {"request_body": [0, 1], "response_body": [1, 1]}
+        recording = ModelRecording(forged(tmp_path / str(number), call, chunks=(ASKED, body)))
+        monkeypatch.setattr(reader_module, "MAX_PIECES", 102)
+        assert [exchange.response_body for exchange in recording] == [body] and not recording.notes, "control"
+        monkeypatch.setattr(reader_module, "MAX_PIECES", 101)
+        assert [exchange.response_body for exchange in recording] == [b""]
+        assert recording.notes == ["call 1: its response body has too many parts, and is left out"]
+
+
+@pytest.mark.parametrize(
+    ("api", "first", "then"),
+    [
+        (ModelApi.ANTHROPIC_MESSAGES, {"type": "message_start", "message": {}}, {"type": "message_delta", "usage": {}}),
+        (ModelApi.OPENAI_RESPONSES, {"type": "response.created", "response": {}}, {"type": "error"}),
+    ],
+)
+def test_the_time_to_join_a_stream_does_not_grow_with_its_square(api, first, then):
+    """One event had very many entries, and each event behind it had all of them copied."""
+    number = 60_000
+    many = {str(entry): 0 for entry in range(number)}
+    first = {"message": {"usage": many}, "response": many} | {"type": first["type"]}
+    body = b"data: %s\n\n" % json.dumps(first).encode() + b"data: %s\n\n" % json.dumps(then).encode() * number
+    began = time.process_time()
+    answer = joined_answer(api, body)
+    assert time.process_time() - began < 4.0
+    assert len(answer.get("usage", answer)) >= number
+
+
+def test_a_deep_answer_that_names_the_run_is_passed_on_as_it_is():
+    def nested(depth: int) -> bytes:
+        return b"[" * depth + b'"/a/b"' + b"]" * depth
+
+    for depth in (600, 5_000_000):
+        assert rewrite_answer(ModelApi.OPENAI_CHAT, nested(depth), {"/a/b": "/c"}) == nested(depth)
+    assert b'"/c"' in rewrite_answer(ModelApi.OPENAI_CHAT, nested(100), {"/a/b": "/c"}), "control"
+
+
+def test_the_difference_of_large_calls_is_found_at_once():
+    """Each line of the one was looked for among all lines of the other, again and again."""
+    lines = [f"line {number % 190}" for number in range(100_000)]
+    recorded, asked = "\n".join(lines), "\n".join(lines[::-1])
+    began = time.process_time()
+    assert difference(["model: m", recorded], ["model: m", asked])
+    assert time.process_time() - began < 2.0
+    same = "equal " * 1_000_000
+    shown = difference(["model: m", f"{same}\nbefore"], ["model: m", f"{same}\nnow"])
+    assert shown[-2:] == ["-before", "+now"], "a difference at the end of a large part is shown"

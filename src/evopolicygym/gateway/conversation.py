@@ -21,6 +21,7 @@ from evopolicygym.gateway.messages import MessagePart, MessageRole, ModelRequest
 
 LIVE_THREADS: Final = 64  # threads that a call may continue; older ones are over
 MAX_KEPT: Final = 512 << 20  # bytes of all threads: a small recording can have endless bodies that share chunks
+PART_COST: Final = 512  # bytes that a part counts beside its text, in a step or in a history: it may be empty
 VARYING: Final = re.compile(r"[0-9a-f]+|\s+")
 SIGNATURE: Final = 2000  # characters of a system prompt that tell what an agent is for
 
@@ -150,7 +151,7 @@ class _OpenThread:
         self.asked = 0  # how many of the keys are of the last request
         self.last_answer = ""
         self.calls = 0
-        self.longest = 0  # bytes of the longest request
+        self.longest = 0  # bytes of the longest request, with the cost of its parts
 
     def add(self, exchange: Exchange, request: ModelRequest) -> int:
         """Take up a call, and return how many bytes more are kept in memory, at most."""
@@ -173,9 +174,10 @@ class _OpenThread:
             self._append(StepKind.NOTE, exchange, [note], exchange.started_at + exchange.duration_s)
         self.keys, self.asked = keys + _keys(answer.parts), len(keys)
         self.last_answer, self.calls = answer.id, self.calls + 1
-        grown = max(0, len(exchange.request_body) - self.longest)
+        grown = max(0, len(exchange.request_body) + PART_COST * len(self.keys) - self.longest)
         self.longest += grown
-        return grown + len(exchange.response_body) + sum(len(part.text) for part in added)
+        said = sum(PART_COST + len(part.text) for part in (*added, *answer.parts))
+        return grown + len(exchange.response_body) + said
 
     def _append(self, kind: StepKind, exchange: Exchange, parts: list[MessagePart], at: float | None = None) -> None:
         when = exchange.started_at if at is None else at

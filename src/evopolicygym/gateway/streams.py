@@ -65,6 +65,7 @@ def text(value: Any) -> str:
 
 def _join_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
     message: dict[str, Any] = {}
+    usage: dict[str, Any] = {}  # grows in place: events may be as many as its entries
     blocks: dict[Any, dict[str, Any]] = {}
     pieces: dict[tuple[int, str], list[str]] = {}
     for event in events:
@@ -72,6 +73,7 @@ def _join_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
         position = index if isinstance(index, int) else 0
         if kind == "message_start":
             message = dict(table(event.get("message")))
+            usage = dict(table(message.get("usage")))
         elif kind == "content_block_start":
             blocks[position] = dict(table(event.get("content_block")))
         elif kind == "content_block_delta":
@@ -80,7 +82,8 @@ def _join_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
                     pieces.setdefault((position, field), []).append(piece)
         elif kind == "message_delta":
             message |= table(event.get("delta"))
-            message["usage"] = table(message.get("usage")) | table(event.get("usage"))
+            usage |= table(event.get("usage"))
+            message["usage"] = usage
         elif kind == "error":
             message["error"] = event.get("error")
     for (position, field), parts in pieces.items():
@@ -93,6 +96,7 @@ def _join_messages(events: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _join_responses(events: list[dict[str, Any]]) -> dict[str, Any]:
     response: dict[str, Any] = {}
+    error: dict[str, Any] = {}
     items: dict[int, dict[str, Any]] = {}
     pieces: dict[tuple[int, str], list[str]] = {}
     done: set[int] = set()
@@ -100,19 +104,23 @@ def _join_responses(events: list[dict[str, Any]]) -> dict[str, Any]:
         kind, index = text(event.get("type")), event.get("output_index")
         position = index if isinstance(index, int) else 0
         if isinstance(event.get("response"), dict):
-            response = event["response"]
+            response, error = event["response"], {}
         elif kind.startswith("response.output_item."):
             items[position] = dict(table(event.get("item")))
             done |= {position} if kind.endswith("done") else set()
         elif kind.endswith(".delta"):
             pieces.setdefault((position, kind), []).append(text(event.get("delta")))
         elif kind == "error":
-            response = response | {"error": {"message": event.get("message"), "code": event.get("code")}}
+            error = {"error": {"message": event.get("message"), "code": event.get("code")}}
     for (position, kind), parts in pieces.items():
         if position not in done:
             item = items.setdefault(position, {"type": "message", "role": "assistant"})
             _put_pieces(item, kind, "".join(parts))
-    return response | ({} if response.get("output") else {"output": [items[position] for position in sorted(items)]})
+    return (
+        response
+        | error
+        | ({} if response.get("output") else {"output": [items[position] for position in sorted(items)]})
+    )
 
 
 def _put_pieces(item: dict[str, Any], kind: str, joined: str) -> None:

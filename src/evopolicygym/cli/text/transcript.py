@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 INDENT: Final = "    "
 HEAD_LINES, TAIL_LINES = 14, 6  # of a long text; the rest is counted
+LONGEST_TEXT: Final = 200_000  # characters that are wrapped at a time, and that are read of a text that is shortened
 COMMANDS: Final = ("command", "cmd", "script")
 TITLES: Final = {ThreadKind.MAIN: "conversation", ThreadKind.AGENT: "sub-agent", ThreadKind.SIDE: "side call"}
 
@@ -92,12 +93,21 @@ def _part_lines(part: MessagePart, width: int, is_full: bool) -> Iterator[str]:
         text, mark = part.text, INDENT
     else:
         text, mark = f"[{part.kind}: {part.text}]", INDENT
-    lines = [
+    if not is_full and len(text) > LONGEST_TEXT:
+        left_out = len(text) - LONGEST_TEXT
+        text = f"{text[:LONGEST_TEXT]}\n... {left_out:,} characters left out (--full shows them)"
+    lines = (
         line
         for paragraph in escape_unprintable(text.strip("\n")).expandtabs(4).split("\n")
-        for line in wrapped(paragraph, width, mark)
-    ]
-    yield from shortened(lines, mark, HEAD_LINES, TAIL_LINES, is_full)
+        for piece in _pieces(paragraph)
+        for line in wrapped(piece, width, mark)
+    )
+    yield from lines if is_full else shortened(list(lines), mark, HEAD_LINES, TAIL_LINES, is_full=False)
+
+
+def _pieces(paragraph: str) -> Iterator[str]:
+    """Cut a long line: the time to wrap one word grows with the square of its length."""
+    yield from (paragraph[start : start + LONGEST_TEXT] for start in range(0, max(1, len(paragraph)), LONGEST_TEXT))
 
 
 def shortened(lines: list[str], mark: str, head: int, tail: int, is_full: bool) -> list[str]:

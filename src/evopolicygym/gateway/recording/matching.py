@@ -42,6 +42,8 @@ PLACEHOLDERS: Final = (
 )  # fmt: skip
 MOST_KNOWN: Final = 50_000
 MOST_CHARACTERS: Final = 64 << 20  # of the texts that are known
+MOST_CHARACTERS_COMPARED: Final = 200_000  # of each of two calls that differ, from where they do
+MOST_LINES_COMPARED: Final = 500  # the time to compare them grows with their product
 SHOWN_LINES: Final = 12
 SHOWN_CHARACTERS: Final = 160
 
@@ -104,7 +106,13 @@ def common_lines(first: Sequence[str], second: Sequence[str]) -> int:
 def difference(recorded: Sequence[str], asked: Sequence[str]) -> list[str]:
     """Return a short diff of two calls, from the first part that differs."""
     start = common_lines(recorded, asked)
-    before, now = (_split(lines[start : start + 3]) for lines in (recorded, asked))
+    parts = [list(lines[start : start + 3]) for lines in (recorded, asked)]
+    if all(parts):  # a large part may differ only at its end
+        same = max(0, _common_characters(parts[0][0], parts[1][0]) - MOST_CHARACTERS_COMPARED // 2)
+        parts = [[first[same:], *rest] for first, *rest in parts]
+    before, now = map(_split, parts)
+    equal = max(0, common_lines(before, now) - 1)  # one is shown
+    before, now = (lines[equal : equal + MOST_LINES_COMPARED] for lines in (before, now))
     diff = list(difflib.unified_diff(before, now, "the recorded client asked", "this client asks", lineterm="", n=1))
     shown = [line[:SHOWN_CHARACTERS] for line in diff if not line.startswith("@@")]
     rest = len(shown) - SHOWN_LINES - 2
@@ -112,7 +120,17 @@ def difference(recorded: Sequence[str], asked: Sequence[str]) -> list[str]:
 
 
 def _split(parts: Sequence[str]) -> list[str]:
-    return [line for part in parts for line in _visible(part.replace("\\n", "\n").splitlines())]
+    cut = (part[:MOST_CHARACTERS_COMPARED] for part in parts)
+    return [line for part in cut for line in _visible(part.replace("\\n", "\n").splitlines())]
+
+
+def _common_characters(first: str, second: str) -> int:
+    """Return how many characters two texts share before the first difference."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if first[low:middle] == second[low:middle] else (low, middle - 1)
+    return low
 
 
 def _visible(lines: Sequence[str]) -> Iterator[str]:

@@ -31,9 +31,10 @@ MAX_HEADER: Final = 8 << 20
 MAX_ALL_HEADERS: Final = 128 << 20
 MAX_ROOT: Final = 4096
 MAX_EXCHANGES: Final = 200_000
+MAX_PIECES: Final = 2_000_000  # lists, tables and lines of one body: each takes up to 500 bytes in memory
 MAX_NOTES: Final = 50
 
-Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # times stay within the calendar
 Count = Annotated[int, msgspec.Meta(ge=0, le=10**15)]
 
 
@@ -60,12 +61,12 @@ class StoredExchange(msgspec.Struct, tag="exchange", tag_field="kind", frozen=Tr
     response_body: Ranges
     is_complete: bool
     started_at: Annotated[float, msgspec.Meta(ge=0, le=1e11)]
-    first_byte_s: Amount
-    duration_s: Amount
+    first_byte_s: Seconds
+    duration_s: Seconds
     first: Count
     sizes: list[Count]
     attempts: Count = 1
-    waited_s: Amount = 0.0
+    waited_s: Seconds = 0.0
     model: str | None = None
     usage: dict[str, Any] | None = None
 
@@ -206,7 +207,11 @@ class ModelRecording:
             self._note(f"call {stored.number}: its {name.replace('_', ' ')} is lost")
             return b""
         self._joined_bytes += size - remaining
-        return b"".join(chunks)
+        joined = b"".join(chunks)
+        if joined.count(b"[") + joined.count(b"{") + joined.count(b"\n") > MAX_PIECES:
+            self._note(f"call {stored.number}: its {name.replace('_', ' ')} has too many parts, and is left out")
+            return b""
+        return joined
 
     def _headers(self, stored: StoredExchange, data: bytes) -> Mapping[str, str]:
         try:

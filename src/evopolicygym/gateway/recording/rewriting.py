@@ -35,9 +35,12 @@ def rewrite_answer(api: ModelApi, body: bytes, names: Mapping[str, str]) -> byte
             text = text.replace(old, new)
         return text
 
-    if (value := parse_json(body)) is not None:
-        return json.dumps(_deep(value, replaced)).encode()
-    return _rewrite_stream(api, body, replaced)
+    try:
+        if (value := parse_json(body)) is not None:
+            return json.dumps(_deep(value, replaced)).encode()
+        return _rewrite_stream(api, body, replaced)
+    except RecursionError:  # it takes more of the stack to replace names than to read the answer
+        return body
 
 
 def _rewrite_stream(api: ModelApi, body: bytes, replaced: Replace) -> bytes:
