@@ -20,6 +20,7 @@ from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.runs.agent.setup import delete_credentials
 from evopolicygym.runs.replay import Replay
 from evopolicygym.runs.verify import verify
+from evopolicygym.tasks.ids import comparable_id
 from server_helpers import COMMAND, TOY, Server, command
 
 MARK = "PWNED"
@@ -282,6 +283,22 @@ def test_a_task_named_in_a_folder_is_not_imported(run, tmp_path, task, folder):
     assert not mark.exists()
     command("verify", run, "--jobs", "1", "--task", task, cwd=here)
     assert mark.exists() != task.endswith(".toml")  # the control: a module that is given again is imported
+
+
+@pytest.mark.parametrize("name", ["env", "variant"])
+def test_verify_names_a_fact_that_the_fingerprint_lacks(run, name):
+    """A fingerprint without its environment was a traceback."""
+
+    def change(data: dict[str, Any]) -> None:
+        ids = data["facts"]["ids"]
+        ids["fingerprint"] = {key: value for key, value in ids["fingerprint"].items() if key != name}
+        ids["comparable_id"] = comparable_id(ids["fingerprint"])
+
+    rewrite(run, change)
+    report = findings(run)
+    assert report["ledger"][0] and report["settings"][0]
+    assert report["replay"][0] == (name != "env"), "control: no variant is the plain one"
+    assert name != "env" or "the ledger says toys:Toy-v0 (None)" in report["replay"][1]
 
 
 def test_verify_makes_no_sealing_key(run, tmp_path):

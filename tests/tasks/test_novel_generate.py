@@ -143,3 +143,21 @@ def test_ten_keys_give_worlds_worth_playing(family, level):
     assert not summary.errors
     assert summary.trivial < summary.expert and summary.searched <= MOST_SEARCHED
     assert summary.accepted >= 0.3
+
+
+@pytest.mark.parametrize("options", [None, [], "draw", 1, {}, {"draw": 0}, RECORDED | {"draw": 10**6}])
+def test_a_draw_that_a_record_does_not_hold_is_not_searched_for(options, monkeypatch, tmp_path):
+    """A forged record had the reader draw and measure for minutes, and filled its cache; or it was a traceback."""
+
+    def search(*arguments: object) -> None:
+        raise AssertionError("drawn anew")
+
+    monkeypatch.setattr("evopolicygym.tasks.novel.generate._cached", search)
+    (tmp_path / "seal.key").write_text(KEY.hex())
+    (tmp_path / "seal.key").chmod(0o600)
+    settings = RunSettings.make(task="novel/rules-1", seal_key=tmp_path / "seal.key")
+    assert settings.played_task(False, {"env_options": RECORDED}).env_options == RECORDED, "control"
+    with pytest.raises(UserError, match="no valid draw"):
+        settings.played_task(False, {"env_options": options})
+    with pytest.raises(AssertionError, match="drawn anew"):
+        settings.played_task(False)

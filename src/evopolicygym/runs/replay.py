@@ -188,8 +188,9 @@ def in_one_line(error: Exception) -> str:
 def _check_played(task: Task, opened: dict[str, Any], splits_id: str) -> None:
     """Raise UserError unless the task and cases to play are those in the ledger."""
     facts = opened["fingerprint"]
-    if (facts["task"], facts["env"]) != (task.id, task.env_id):
-        raise UserError(f"the ledger says {facts['task']} ({facts['env']}), config.toml {task.id} ({task.env_id})")
+    played = facts.get("task"), facts.get("env")
+    if played != (task.id, task.env_id):
+        raise UserError(f"the ledger says {played[0]} ({played[1]!r:.{SHOWN}}), config.toml {task.id} ({task.env_id})")
     if opened["splits_id"] != splits_id:
         raise UserError(
             f"its cases are {opened['splits_id'][:23]}, and the key here makes {splits_id[:23]}",

@@ -286,7 +286,8 @@ class RunSettings(StrictModel):
         played = task.seen(TaskView(self.text, self.variant, key))
         if not is_novel(task.id):
             return played
-        return generated(played, load_key(self.seal_key, make_key), recorded and recorded.get("env_options", {}))
+        draw = None if recorded is None else recorded.get("env_options") or {}
+        return generated(played, load_key(self.seal_key, make_key), draw)
 
     def conditions(self) -> dict[str, str]:
         """Return text, own models and feedback where they differ from those of runs before they could be chosen. The

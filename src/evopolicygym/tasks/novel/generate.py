@@ -60,12 +60,13 @@ class Drawn:
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """Return the draw of a record. The record may be forged."""
-        number, ends = options.get("draw"), (options.get("low"), options.get("high"))
+        """Return the draw of a record. The record may be forged, and the options no table."""
+        facts = options if isinstance(options, Mapping) else {}
+        number, ends = facts.get("draw"), (facts.get("low"), facts.get("high"))
         low, high = map(_float_or_nan, ends)
         if type(number) is not int or not 0 <= number < MOST_DRAWS or not -math.inf < low < high < math.inf:
             raise UserError(
-                f"the record has no valid draw of its generated task: {dict(options)!r:.200}",
+                f"the record has no valid draw of its generated task: {options!r:.200}",
                 "Take the run's folder from where it was played.",
             )
         return cls(number, low, high)
