@@ -73,6 +73,12 @@ def generated(facts: dict[str, Any], task: str, low: float, high: float) -> None
     facts["ids"]["comparable_id"] = comparable_id(fingerprint)
 
 
+def with_packages(facts: dict[str, Any], packages: Any) -> None:
+    """Change the versions of packages in the fingerprint, with the id that follows."""
+    facts["ids"]["fingerprint"]["packages"] = packages
+    facts["ids"]["comparable_id"] = comparable_id(facts["ids"]["fingerprint"])
+
+
 def as_entered(facts: dict[str, Any]) -> None:
     """Change the run of an agent to a policy that was made elsewhere; its submissions stay."""
     facts |= {"entered": True, "agent": None, "turns": []}
@@ -91,6 +97,9 @@ FORGED: dict[str, Forge] = {
     "cannot be computed with: 0.0 to 5e-324": lambda facts: generated(facts, "novel/control-1", 0.0, 5e-324),
     "cannot be computed with: -1e.308 to 1e.308": lambda facts: generated(facts, "novel/control-1", -1e308, 1e308),
     "and its scale go together": lambda facts: generated(facts, "core16/acrobot", -500.0, -400.0),
+    "packages in its fingerprint are no table": lambda facts: with_packages(facts, "gymnasium"),
+    "hosts in the settings of its agent": lambda facts: facts["agent"]["settings"].update(hosts=1),
+    "shown in the settings of its agent": lambda facts: facts["agent"]["settings"].update(shown={"a": 1}),
     "heldout_cases is not the number": lambda facts: with_cases(facts, 31),
     "heldout_cases is 0": lambda facts: without_score(facts, 0),
     "heldout_cases is 100000": lambda facts: without_score(facts, 100_000),

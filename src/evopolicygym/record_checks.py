@@ -21,6 +21,7 @@ GENERATED: Final = "novel/"  # ids of generated tasks
 VARIANT_HASHES: Final = {"plain": (), "disguised": ("key", "disguise"), "shifted": ("key", "shift")}
 SMALLEST_SCALE: Final = 1e-9  # of a scale, as a share of its ends
 LARGEST_SCALE: Final = 1e60  # of its ends
+GRANTED: Final = ("hosts", "shown")  # lists in the settings of an agent
 CONDITIONS: Final = {"text": "full", "own_models": "allowed", "feedback": "trajectory"}  # of old records, left unsaid
 
 
@@ -40,8 +41,28 @@ def contradiction(run: RunRecord) -> str | None:
         return "its turns count other submissions than there are"
     if run.imported and (run.isolation.publishable or "imported" not in run.ids.fingerprint):
         return "it is imported, but is marked as a run of this judge"
-    checks = (_wrong_isolation, _wrong_entry, _wrong_budget, _wrong_ids, _wrong_results, _wrong_hidden, _wrong_outcome)
+    checks = (
+        _wrong_form,
+        _wrong_isolation,
+        _wrong_entry,
+        _wrong_budget,
+        _wrong_ids,
+        _wrong_results,
+        _wrong_hidden,
+        _wrong_outcome,
+    )
     return next((problem for check in checks if (problem := check(run))), None)
+
+
+def _wrong_form(run: RunRecord) -> str | None:
+    """Check the form of undeclared facts that readers open."""
+    if not isinstance(run.ids.fingerprint.get("packages") or {}, dict):
+        return "the packages in its fingerprint are no table"
+    settings = run.agent.settings if run.agent else {}
+    for name in GRANTED:
+        if not isinstance(settings.get(name) or [], list):
+            return f"{name} in the settings of its agent is no list"
+    return None
 
 
 def _wrong_isolation(run: RunRecord) -> str | None:

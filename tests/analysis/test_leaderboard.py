@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 from synthetic_records import fingerprint, suite, synthetic_run
 
-from evopolicygym.analysis.leaderboard.boards import differences
+from evopolicygym.analysis.leaderboard.boards import SameId, differences, split_by_id
 from evopolicygym.analysis.leaderboard.build import MAX_ENTRANTS, PaperRows, leaderboard
 from evopolicygym.analysis.leaderboard.text_tables import other_aggregates_table, task_scores_table
 from evopolicygym.analysis.stats.estimates import ONE_RUN
@@ -128,6 +130,18 @@ def test_a_board_is_no_patchwork_of_simulator_versions():
         {table.task: table.rows[0].runs for table in board.tasks} for board in leaderboard(runs, [], draws=10).boards
     ]
     assert sorted(map(len, sizes)) == [1, 4]
+
+
+def test_very_many_versions_of_a_task_do_not_take_for_ever():
+    """The work grew with the cube of their number: a thousand records took minutes."""
+    ids = [SameId("core16/a", f"c{number:03d}", 1 + (number < 2), (("p", str(number)),)) for number in range(500)]
+    others = [SameId("core16/b", f"d{number:03d}", 1, (("p", str(number)),)) for number in range(3)]
+    began = time.process_time()
+    chosen = list(split_by_id([*ids, *others]))
+    assert time.process_time() - began < 4.0
+    assert [len(each) for each in chosen] == [2, 2, 2, *[1] * 497]
+    assert chosen[0] == {("core16/a", "c000"), ("core16/b", "d000")}, "versions that agree share a board"
+    assert len(set().union(*chosen)) == 503
 
 
 def test_another_simulator_version_is_another_board():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -39,6 +39,10 @@ UNSTATED: Final = {"text": "full", "own_models": "allowed", "feedback": "traject
 ABSENT: Final = "nothing"
 VARIANT: Final = "variant"
 HASH: Final = re.compile("(?:sealed:)?[0-9a-f]{64}")
+# Limits of a search whose work would grow with the cube of the number of comparable_ids of a task.
+MOST_VERSIONS: Final = 50  # sets of versions of packages that are compared, those of most runs
+MOST_PACKAGES: Final = 100  # of one set
+MOST_CHOICES: Final = 50  # sets of runs that are put together by their versions
 LEFT_OUT_DIGITS: Final = 52  # of a hash, so that 12 are shown
 LONGEST: Final = 200  # characters of one fact in a message
 
@@ -119,8 +123,8 @@ class SameId:
     @classmethod
     def of(cls, run: RunRecord, runs: int) -> SameId:
         packages = run.ids.fingerprint.get("packages")
-        versions = sorted((name, str(version)) for name, version in packages.items()) if packages else ()
-        return cls(run.task.id, run.ids.comparable_id, runs, tuple(versions))
+        versions = sorted((name, str(version)) for name, version in packages.items()) if packages else []
+        return cls(run.task.id, run.ids.comparable_id, runs, tuple(versions[:MOST_PACKAGES]))
 
 
 def one_id_per_task(groups: Iterable[SameId]) -> list[SameId]:
@@ -130,12 +134,13 @@ def one_id_per_task(groups: Iterable[SameId]) -> list[SameId]:
     runs: dict[tuple[tuple[str, str], ...], int] = defaultdict(int)
     for group in listed:
         runs[group.packages] += group.runs
+    common = sorted(runs, key=lambda packages: (-runs[packages], packages))[:MOST_VERSIONS]
     together = {
-        packages: sum(count for others, count in runs.items() if _agree(dict(packages), others)) for packages in runs
+        packages: sum(runs[others] for others in common if _agree(dict(packages), others)) for packages in common
     }
     chosen: dict[str, SameId] = {}
     versions: dict[str, str] = {}
-    for group in sorted(listed, key=lambda group: (-together[group.packages], group.packages)):
+    for group in sorted(listed, key=lambda group: (-together.get(group.packages, 0), group.packages)):
         if group.task not in chosen and _agree(versions, group.packages):
             chosen[group.task] = group
             versions |= dict(group.packages)
@@ -147,10 +152,18 @@ def one_id_per_task(groups: Iterable[SameId]) -> list[SameId]:
 def split_by_id(groups: Iterable[SameId]) -> Iterator[set[tuple[str, str]]]:
     """Yield sets of task and comparable_id with one comparable_id per task each; that of most runs comes first."""
     remaining = list(groups)
-    while remaining:
+    for _ in range(MOST_CHOICES):
+        if not remaining:
+            return
         chosen = {(group.task, group.comparable_id) for group in one_id_per_task(remaining)}
         yield chosen
         remaining = [group for group in remaining if (group.task, group.comparable_id) not in chosen]
+    by_rank: dict[int, set[tuple[str, str]]] = defaultdict(set)
+    ranks: Counter[str] = Counter()
+    for group in sorted(remaining, key=lambda group: (-group.runs, group.comparable_id)):
+        by_rank[ranks[group.task]].add((group.task, group.comparable_id))
+        ranks[group.task] += 1
+    yield from by_rank.values()
 
 
 def _agree(versions: Mapping[str, str], packages: Iterable[tuple[str, str]]) -> bool:
