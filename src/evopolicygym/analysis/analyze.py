@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -143,33 +142,43 @@ def by_conditions(diagnoses: Sequence[Diagnosis]) -> dict[str, list[Diagnosis]]:
     for group in groups:
         same_words[group[0].summary.conditions or DEFAULT_CONDITIONS].append(group)
     named: dict[str, list[Diagnosis]] = {}
+    used: Counter[str] = Counter()
     for words, others in same_words.items():
-        for group in others:
-            name = _name(group, words, others)
-            numbered = (f"{name} #{number}" for number in count(2))  # 1 and "1" of a forged record read the same
-            named[name if name not in named else next(other for other in numbered if other not in named)] = group
+        for name, group in zip(_names(words, others), others, strict=True):
+            while (shown := name if not used[name] else f"{name} #{used[name] + 1}") in named:
+                used[name] += 1  # 1 and "1" of a forged record read the same
+            used[name] += 1
+            named[shown] = group
     return named
 
 
-def _split_by_id(runs: Sequence[Diagnosis]) -> Iterator[list[Diagnosis]]:
-    """Yield groups with one comparable_id per task each, as boards have them."""
+def _split_by_id(runs: Sequence[Diagnosis]) -> Iterable[list[Diagnosis]]:
+    """Return groups with one comparable_id per task each, as boards have them."""
     times = Counter(run.same_id for run in runs)
-    for chosen in split_by_id(replace(group, runs=number) for group, number in times.items()):
-        yield [run for run in runs if (run.same_id.task, run.same_id.comparable_id) in chosen]
+    sets = split_by_id(replace(group, runs=number) for group, number in times.items())
+    number_of = {key: number for number, chosen in enumerate(sets) for key in chosen}
+    groups: dict[int, list[Diagnosis]] = defaultdict(list)
+    for run in runs:
+        groups[number_of[run.same_id.task, run.same_id.comparable_id]].append(run)
+    return [groups[number] for number in sorted(groups)]
 
 
-def _name(group: Sequence[Diagnosis], words: str, others: Sequence[Sequence[Diagnosis]]) -> str:
-    """Return a name that no other group of the same words has."""
-    if len(others) == 1:
-        return words
-    boards = [other[0].board for other in others]
-    mine = group[0].board
-    facts = [name for name in mine if any(board.get(name) != mine[name] for board in boards)]
-    named = ", ".join([words, *(f"{name.replace('_', ' ')} {_fact(mine[name])}" for name in facts)])
-    if sum(board == mine for board in boards) > 1:
-        ids = sorted({run.summary.comparable_id for run in group})
-        named += f", {ids[0]}" + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
-    return named
+def _names(words: str, groups: Sequence[Sequence[Diagnosis]]) -> Iterator[str]:
+    """Yield a name for each group of the same words, which says how it differs from the others."""
+    if len(groups) == 1:
+        yield words
+        return
+    boards = [group[0].board for group in groups]
+    texts = [json.dumps(board, sort_keys=True, default=str) for board in boards]
+    times, first = Counter(texts), boards[0]
+    differing = {name for board in boards for name in {**board, **first} if board.get(name) != first.get(name)}
+    for group, board, text in zip(groups, boards, texts, strict=True):
+        facts = [f"{name.replace('_', ' ')} {_fact(value)}" for name, value in board.items() if name in differing]
+        named = ", ".join([words, *facts])
+        if times[text] > 1:
+            ids = sorted({run.summary.comparable_id for run in group})
+            named += f", {ids[0]}" + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
+        yield named
 
 
 def _fact(value: Any) -> str:
