@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -28,6 +29,9 @@ def _without_empty_tables(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in filled.items() if value != {}}
 
 
+MAX_DEPTH: Final = 64  # of tables and lists in each other
+KEY_PART: Final = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*"""
+DEEP_KEY: Final = re.compile(rf"(?<![\w-]){KEY_PART}(?:\.[ \t]*{KEY_PART}){{{MAX_DEPTH}}}", re.ASCII)
 SEE = "`evopolicygym docs agents` has every key and a whole example."
 
 
@@ -39,11 +43,25 @@ Shape = TypeVar("Shape", bound=StrictModel)
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML. Raises ValueError for everything else, however deeply it is nested."""
+    """Parse TOML. Raises ValueError for everything else, and for tables that are nested too deeply: the time to parse a
+    key grows with the square of its parts, and a file of settings may come from another person."""
+    if DEEP_KEY.search(text):
+        raise ValueError(f"nested too deeply: a key of more than {MAX_DEPTH} parts")
     try:
-        return tomllib.loads(text)
+        values = tomllib.loads(text)
     except RecursionError as error:
         raise ValueError(f"nested too deeply: {error}") from error
+    _check_depth(values)
+    return values
+
+
+def _check_depth(values: dict[str, Any]) -> None:
+    layer: list[Any] = [values]
+    for _ in range(MAX_DEPTH):
+        tables = [each.values() if isinstance(each, dict) else each for each in layer if isinstance(each, dict | list)]
+        layer = [inner for table in tables for inner in table]
+    if any(isinstance(each, dict | list) for each in layer):
+        raise ValueError(f"nested too deeply: more than {MAX_DEPTH} tables or lists in each other")
 
 
 def read_toml(path: Path, what: str, see: str = SEE) -> dict[str, Any]:

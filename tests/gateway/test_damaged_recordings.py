@@ -292,6 +292,14 @@ def test_a_body_of_very_many_parts_is_left_out(tmp_path, monkeypatch):
         assert recording.notes == ["call 1: its response body has too many parts, and is left out"]
 
 
+def test_a_description_of_very_many_parts_is_left_out(tmp_path):
+    for number, expected in ((900, 1), (1100, 0)):
+        call = {"request_body": [0, 1], "usage": {"unknown": [[]] * number}}
+        recording = ModelRecording(forged(tmp_path / str(number), call))
+        assert len(list(recording)) == expected
+        assert len(recording.notes) == (expected == 0)
+
+
 @pytest.mark.parametrize(
     ("api", "first", "then"),
     [

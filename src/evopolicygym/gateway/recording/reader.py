@@ -32,6 +32,7 @@ MAX_ALL_HEADERS: Final = 128 << 20
 MAX_ROOT: Final = 4096
 MAX_EXCHANGES: Final = 200_000
 MAX_PIECES: Final = 2_000_000  # lists, tables and lines of one body: each takes up to 500 bytes in memory
+MAX_HEAD_PIECES: Final = 1000  # lists and tables of the description of one call, which a replay keeps of all calls
 MAX_NOTES: Final = 50
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]  # times stay within the calendar
@@ -145,6 +146,8 @@ class ModelRecording:
         try:
             if self._header_bytes > MAX_ALL_HEADERS:
                 raise ValueError("the recording is too large")
+            if data.count(b"[", 0, max(end, 0)) + data.count(b"{", 0, max(end, 0)) > MAX_HEAD_PIECES:
+                raise ValueError("its description has too many parts")
             head: Stored = DECODER.decode(data[: max(end, 0)])
             if isinstance(head, RecordingFacts):
                 self.facts = head if len(head.root) <= MAX_ROOT else RecordingFacts(version=head.version)
