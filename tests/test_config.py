@@ -38,6 +38,21 @@ def test_long_texts_are_no_keys(text):
     assert time.process_time() - began < 2.0
 
 
+def test_escaped_quotes_of_a_long_string_are_no_keys():
+    quotes = 100_000
+    began = time.process_time()
+    assert parse_toml('x = "' + '\\"' * quotes + '"') == {"x": '"' * quotes}
+    assert time.process_time() - began < 2.0
+
+
+def test_a_key_of_long_parts_is_parsed_in_time():
+    """Such parts are not counted before, and a megabyte has no more than some thousands of them."""
+    began = time.process_time()
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse_toml(".".join(['"' + "a" * 65 + '"'] * 15_000) + " = 1")
+    assert time.process_time() - began < 30.0
+
+
 def test_what_is_nested_by_other_means_is_refused_too():
     assert parse_toml("x = " + "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1))
     for text in ("[" * MAX_DEPTH + "]" * MAX_DEPTH, "[" * 100_000, "{a.a.a.a.a.a.a.a = " * 100 + "1" + "}" * 100):
