@@ -57,6 +57,24 @@ def record_cases(rng: Rng, run: Path, outside: Path) -> str:
     return f"{number} held-out cases"
 
 
+def fingerprint(rng: Rng, run: Path, outside: Path) -> str:
+    """Change a fact that the comparable_id is made of, with an id that follows from it: in the record alone, or in the
+    ledger, too."""
+    record = json.loads(_text(run / "run.json"))
+    facts = record["ids"]["fingerprint"]
+    if rng.random() < 0.3:
+        facts[rng.choice(("env_options", "sources", "variant", "world"))] = {"x": 1}
+    said = _change(rng, facts, outside)
+    record["ids"]["comparable_id"] = comparable_id(facts)
+    (run / "run.json").write_text(_dump(record))
+    if rng.random() < 0.3:
+        return f"{said} (record)"
+    lines = [json.loads(line) for line in _text(run / "ledger.jsonl").splitlines()]
+    lines[0]["data"]["facts"]["ids"] |= {name: record["ids"][name] for name in ("fingerprint", "comparable_id")}
+    _write_chain(run, lines)
+    return f"{said} (both)"
+
+
 def ledger_field(rng: Rng, run: Path, outside: Path) -> str:
     """Change a field of the ledger and repair its hash chain, as anyone who can write the folder can."""
     lines = [json.loads(line) for line in _text(run / "ledger.jsonl").splitlines()]
@@ -299,7 +317,7 @@ def numerous(rng: Rng, run: Path, outside: Path) -> str:
 KINDS: tuple[Callable[[Rng, Path, Path], str], ...] = (
     *(record_field, ledger_field, ledger_field, ledger_lines, settings, link, planted_link, other_kind),
     *(size, torn, encoding, deep_folders, transcript, checkpoint_name, record_field, record_cases),
-    *(suite_folder, recording, numerous),
+    *(suite_folder, recording, numerous, fingerprint, fingerprint),
 )
 
 
