@@ -106,7 +106,8 @@ def packed_runs(folder: Path) -> list[RunRecord]:
 
 
 def board_table(runs: list[RunRecord]) -> tuple[str, list[list[str]]]:
-    """Return the mean normalised scores of each agent on each task. Bold: the interval over keys is above 0."""
+    """Return the mean normalised scores of each agent on each task. Bold: without bounds, the interval over
+    keys is above 0."""
     means = _means(runs)
     agents = [agent for agent in AGENTS if any(name == agent for _, name in means)]
     cells = []
@@ -121,9 +122,8 @@ def board_table(runs: list[RunRecord]) -> tuple[str, list[list[str]]]:
 
 
 def _score(mean: KeyMean) -> str:
-    number = mean.normalised
-    is_above = number.interval is not None and number.interval.low > 0.0
-    return f"**{number.value:.2f}**" if is_above else f"{number.value:.2f}"
+    score, interval = f"{mean.normalised.value:.2f}", mean.unclipped.interval
+    return f"**{score}**" if interval is not None and interval.low > 0.0 else score
 
 
 def key_spread_table(runs: list[RunRecord]) -> tuple[str, list[list[str]]]:

@@ -108,15 +108,35 @@ def test_an_edit_of_unreadable_source_is_not_classified(tmp_path):
 def test_after_some_failures_the_rest_of_a_run_is_not_parsed(tmp_path, monkeypatch):
     """Each may take all of its CPU time, and a run of others may have thousands."""
     mark, whole = tmp_path / "mark", limited_process.CODE
-    reader, folder = SourceReader(), checkpoint(tmp_path, policy="x = 1")
+    reader, folder, other = SourceReader(), *(checkpoint(tmp_path, policy=f"x = {number}") for number in (1, 2))
     monkeypatch.setattr(limited_process, "CODE", f"open({str(mark)!r}, 'a').write('x')\nraise SystemExit(3)")
     errors = [reader.read(folder).error for _ in range(MAX_FAILURES - 1)]
     monkeypatch.setattr(limited_process, "CODE", whole)
     assert reader.read(folder).error is None, "control: still read"
     monkeypatch.setattr(limited_process, "CODE", f"open({str(mark)!r}, 'a').write('x')\nraise SystemExit(3)")
-    errors += [reader.read(folder).error for _ in range(4)]
+    errors += [reader.read(other).error for _ in range(4)]
     assert len(mark.read_text()) == MAX_FAILURES
     assert [str(error).startswith("not read") for error in errors] == [False] * MAX_FAILURES + [True] * 3
+
+
+def test_checkpoints_with_the_same_source_are_parsed_once(tmp_path, monkeypatch):
+    """A search submits a hundred that differ in their weights alone."""
+    source = {"policy.py": "import helper\nx = 1", "helper.py": "K = 1"}
+    same = [tmp_path / write_checkpoint(tmp_path, {**source, "weights.npz": data}) for data in ("1", "2")]
+    others = [
+        tmp_path / write_checkpoint(tmp_path, {**source, **files})
+        for files in ({"helper.py": "K = 1; L = 2"}, {"helper/__init__.py": "K = 1"}, {"policy.py": "x = 1"})
+    ]
+    read, reader, folders = code_reader.run_limited, SourceReader(), []
+
+    def counted(module, folder, **limits):
+        folders.append(folder)
+        return read(module, folder, **limits)
+
+    monkeypatch.setattr(code_reader, "run_limited", counted)
+    codes = [reader.read(folder) for folder in (*same, *others, *same)]
+    assert folders == [str(folder) for folder in (same[0], *others)]
+    assert codes == [Code.model_validate(read_code(folder)) for folder in (*same, *others, *same)]
 
 
 def test_files_that_a_forged_record_names_are_read_with_a_bound(tmp_path):

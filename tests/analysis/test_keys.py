@@ -46,13 +46,24 @@ def test_the_interval_over_keys_ends_with_the_scale_and_says_what_few_keys_are_w
     assert "the interval of so few keys held the truth in " in keys_table(table).title
 
 
+def test_scores_of_chance_are_not_surely_above_the_best_trivial_policy():
+    """Half of the runs are below 0, where the scale ends: the mean of what is left is above 0 under every key."""
+    shares = (-0.30, 0.06, 0.24), (-0.10, -0.14, 0.24), (0.05, 0.19, -0.24), (0.22, -0.27, 0.11)
+    runs = [novel_run(key, share) for key, of_key in enumerate(shares, 1) for share in of_key]
+    (table,) = board(runs).keys
+    (row,) = table.rows
+    assert row.normalised.interval.low > 0.05 and row.normalised.value == pytest.approx(1.11 / 12)
+    assert row.unclipped.interval.low < 0.0 and row.unclipped.value == pytest.approx(0.005)
+    assert keys_table(table).rows[0][6] == "0.005"
+
+
 def test_all_tasks_together_need_every_task():
     runs = [novel_run(key, share, task) for key in (1, 2) for task, share in ((TASK, 0.2), ("novel/control-2", 0.6))]
     runs += [novel_run(key, 0.9, agent="other") for key in (1, 2)]
     (table,) = board(runs).keys
     whole = [row for row in table.rows if row.task == "all tasks"]
     assert [(row.entrant, row.keys, row.runs) for row in whole] == [("codex m", 2, 4)]
-    assert whole[0].normalised.value == pytest.approx(0.4)
+    assert whole[0].normalised.value == whole[0].unclipped.value == pytest.approx(0.4)
 
 
 def test_a_table_of_keys_needs_two_keys_under_the_same_conditions():

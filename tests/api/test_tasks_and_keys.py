@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import evopolicygym
+from evopolicygym.tasks.novel.generate import family_version, novel
 from server_helpers import COMMAND
 
 LIST_EVERYTHING = "import evopolicygym, json; print(json.dumps(evopolicygym.list_tasks(everything=True)))"
@@ -20,6 +21,9 @@ def test_everything_is_what_the_command_lists():
     assert set(evopolicygym.list_tasks()) < set(everything) and "LunarLander-v3" in everything
     listed = json.loads(subprocess.check_output([*COMMAND, "task", "list", "--all", "--json"]))
     assert [row["id"] for row in listed] == everything
+    versions = {row["id"]: row["version"] for row in listed}
+    generated = {name: family_version(task.family) for name, task in novel().items()}
+    assert versions.items() >= generated.items() and versions["core16/acrobot"] == 1
 
 
 def test_a_sealing_key_is_disclosed_on_purpose_alone(tmp_path, monkeypatch):

@@ -50,6 +50,31 @@ def test_a_curve_rises_and_is_measured_like_any_policy(tmp_path):
         train(8000)
 
 
+def test_a_record_names_the_command_that_repeats_it(tmp_path):
+    def repeat(seeds):
+        options = {"steps": 200, "seeds": seeds, "hidden": 2, "folder": tmp_path / seeds, **FEW}
+        return baseline_curve(TASK, "ga", **options).command
+
+    begin = f"evopolicygym baseline curve {TASK} --algo ga --steps 200 --first-seed 0 --seeds 1 --hidden 2"
+    assert repeat("paper") == f"{begin} --validation-cases 2 --heldout-cases 3"
+    assert repeat("sealed") == f"{begin} --cases sealed --validation-cases 2 --heldout-cases 3"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"hidden": 4}, "with 0 hidden units, not 4"),
+        ({"validation_cases": 3}, "with 2 validation cases, not 3"),
+        ({"heldout_cases": 2}, "with 3 held-out cases, not 2"),
+    ],
+)
+def test_a_training_with_other_settings_is_not_continued(tmp_path, options, words):
+    """It would be measured on two sets of cases, or return the record of another network as its own."""
+    baseline_curve(TASK, "ga", steps=200, folder=tmp_path, **FEW)
+    with pytest.raises(UserError, match=words):
+        baseline_curve(TASK, "ga", steps=400, folder=tmp_path, **{**FEW, **options})
+
+
 def test_a_killed_training_continues_to_the_same_curve(tmp_path):
     options = ["--algo", "ars", "--steps", "20000", "--jobs", "1", "--validation-cases", "1", "--heldout-cases", "2"]
     calm = command("baseline", "curve", TASK, "--json", "--folder", tmp_path / "calm", *options)

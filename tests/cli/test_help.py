@@ -48,6 +48,15 @@ def test_every_help_has_an_example_that_the_command_line_accepts():
         assert all((ROOT / word).exists() for word in words if word.startswith(("examples/", "suites/")))
 
 
+def test_an_option_with_a_fixed_choice_shows_its_values():
+    commands = visible_commands()
+    parameters = [parameter for command in commands.values() for parameter in command.params]
+    choices = [
+        option for option in parameters if option.param_type_name == "option" and option.type_descriptor.is_choice
+    ]
+    assert len(choices) > 20 and all(option.metavar is None for option in choices)
+
+
 @pytest.mark.parametrize("words", [[], ["run"], ["suite"], ["suite", "run"]])
 def test_h_is_help(words):
     done = run(*words, "-h")

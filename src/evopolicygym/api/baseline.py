@@ -82,8 +82,14 @@ def baseline_curve(
     )
     shown_task, splits, count = settings.seen(find_task(task)), settings.splits(), checked_jobs(jobs)
     command = f"evopolicygym baseline curve {task} --algo {algorithm} --steps {steps} --first-seed {seed} --seeds 1"
-    command += f" --hidden {hidden}" if hidden else ""
-    plan = CurvePlan(shown_task, splits, algorithm, seed, steps, validation_cases, heldout_cases, command)
+    others = {
+        "hidden": (hidden, 0),
+        "cases": (str(settings.seeds), "paper"),
+        "validation-cases": (validation_cases, VALIDATION_CASES),
+        "heldout-cases": (heldout_cases, HELDOUT_CASES),
+    }
+    command += "".join(f" --{name} {value}" for name, (value, default) in others.items() if value != default)
+    plan = CurvePlan(shown_task, splits, algorithm, seed, steps, validation_cases, heldout_cases, command, hidden)
     target = record_file(Path(folder), plan)
     target.parent.mkdir(parents=True, exist_ok=True)
 

@@ -40,6 +40,7 @@ class CurvePlan:
     validation_cases: int
     heldout_cases: int
     command: str
+    hidden: int = 0
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,20 @@ def existing_record(plan: CurvePlan, file: Path) -> CurveRecord | None:
     if not file.exists():
         return None
     record = load_curve(file)
-    planned = (plan.task.id, plan.algorithm, plan.seed, plan.splits.id, comparable(plan))
-    if (record.task, record.algorithm, record.seed, record.splits_id, record.comparable_id) != planned:
+    recorded = (record.task, record.algorithm, record.seed, record.splits_id, record.comparable_id)
+    if recorded != (plan.task.id, plan.algorithm, plan.seed, plan.splits.id, comparable(plan)):
         raise UserError(f"{file} is the record of another training", "Name another folder, or move the file away.")
+    numbers = {
+        "hidden units": (record.settings.get("hidden", 0), plan.hidden),
+        "validation cases": (record.validation_cases, plan.validation_cases),
+        "held-out cases": (record.heldout_cases, plan.heldout_cases),
+    }
+    for name, (before, now) in numbers.items():
+        if before != now:
+            raise UserError(
+                f"{file} is the record of a training with {before} {name}, not {now}",
+                f"Continue it with {before}, name another folder, or move the file away.",
+            )
     return record if record.steps == plan.steps else record.model_copy(update={"complete": False})
 
 

@@ -75,7 +75,7 @@ PANELS: Final = {
     command: {option: panel for panel, options in panels.items() for option in options.split()}
     for command, panels in _PANELS_OF_COMMAND.items()
 }
-# What `--help` calls the value of an option. An option with a fixed choice of values is not here: it shows them.
+# What `--help` calls the value of an option. An option with a fixed choice of values shows them instead.
 _OPTIONS_OF_VALUE: Final = {
     "N": "--jobs --seed --max-turns --max-tokens --max-retries --budget --validation-cases --heldout-cases "
     "--max-candidates --parallel-runs --max-requests --keys --steps --first-seed --hidden",
@@ -117,7 +117,8 @@ def tidy_help(command: Any, path: str = "") -> None:
             parameter.metavar = parameter.name.upper()
             parameter.display_type_rich = lambda ctx: ""  # its name says it; Typer has no setting for this
             continue
-        parameter.metavar = "" if parameter.is_flag else parameter.metavar or VALUE_NAMES.get(parameter.opts[0])
+        name = None if parameter.type_descriptor.is_choice else VALUE_NAMES.get(parameter.opts[0])
+        parameter.metavar = "" if parameter.is_flag else parameter.metavar or name
         if path in PANELS:
             parameter.rich_help_panel = PANELS[path].get(parameter.opts[0])
     for name, subcommand in getattr(command, "commands", {}).items():

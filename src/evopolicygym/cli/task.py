@@ -14,7 +14,7 @@ from evopolicygym.cli.output import print_hint, print_json, print_table, print_t
 from evopolicygym.cli.play_options import LocalJobs, SealKey, SeedsChoice, Text, VariantChoice
 from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import CORES, Seeds
-from evopolicygym.tasks.novel.generate import novel
+from evopolicygym.tasks.novel.generate import family_version, novel
 from evopolicygym.tasks.registry import core16, registered_horizons
 from evopolicygym.tasks.spaces import json_safe
 from evopolicygym.tasks.task import Task
@@ -205,7 +205,7 @@ def _key_cells(summary: TaskKeys) -> list[str]:
 
 def _undrawn_row(task: Task) -> dict[str, Any]:
     """Return what is known of a generated task before it is drawn."""
-    return _row(task) | {"horizon": None}
+    return _row(task) | {"horizon": None, "version": family_version(task.family)}
 
 
 def _row(task: Task) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.analysis.edits.bundle import MAX_CHECKPOINT_BYTES, hash_files
+from evopolicygym.analysis.edits.bundle import MAX_CHECKPOINT_BYTES, MAX_SOURCE_BYTES, hash_files
 from evopolicygym.analysis.edits.code_reader_child import CPU_S
 from evopolicygym.analysis.limited_process import run_limited
 from evopolicygym.files import file_digests, list_files
@@ -24,9 +24,11 @@ MAX_HASHED_BYTES: Final = 1 << 30
 class SourceReader:
     """Reads the code of the checkpoints of one run. Source that makes the reader fail may take all of its CPU time:
     after ``MAX_FAILURES`` such checkpoints, or ``MAX_SECONDS`` of reading, the others are not parsed. Files that are
-    not parsed are hashed, ``MAX_HASHED_BYTES`` of a run."""
+    not parsed are hashed, ``MAX_HASHED_BYTES`` of a run. Checkpoints with the same source are parsed once: a search
+    submits a hundred that differ in their weights, and each child process takes 0.1 s of CPU time."""
 
     def __init__(self) -> None:
+        self._parsed_before: dict[str, Code] = {}
         self._failures = 0
         self._seconds = 0.0
         self._bytes = MAX_HASHED_BYTES
@@ -44,11 +46,17 @@ class SourceReader:
             self._seconds += time.monotonic() - began
 
     def _parsed(self, folder: Path) -> Code:
+        source = _source_hash(folder)
+        if source in self._parsed_before:
+            return self._parsed_before[source]
         child = run_limited("evopolicygym.analysis.edits.code_reader_child", os.path.abspath(folder), cpu_s=CPU_S)
         reason = f"reading it {child.failure}" if child.failure else "the reader's answer makes no sense"
         try:
             if not child.failure:
-                return Code.model_validate_json(child.output)
+                code = Code.model_validate_json(child.output)
+                if source:
+                    self._parsed_before[source] = code
+                return code
         except ValueError:
             pass
         self._failures += 1
@@ -80,6 +88,14 @@ def _unparsed_code(digests: dict[str, str], reason: str) -> Code:
         error=reason,
         **nothing,
     )
+
+
+def _source_hash(folder: Path) -> str:
+    """Return the hash of all Python files of a checkpoint, on which its facts depend; empty if they are large, or one
+    cannot be read."""
+    digests = file_digests(folder, _sources(folder), MAX_SOURCE_BYTES)
+    hashes = {path: digest for path, digest in digests.items() if digest is not None}
+    return hash_files(hashes) if digests and len(hashes) == len(digests) else ""
 
 
 def _sources(folder: Path) -> list[str]:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.leaderboard.boards import conditions, separate_reasons
-from evopolicygym.analysis.scales import aggregate_bounds, run_scores, scale_of
+from evopolicygym.analysis.scales import aggregate_bounds, counted_runs, run_scores, scale_of
 from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.analysis.stats.by_task import mean_over_tasks
 from evopolicygym.analysis.stats.estimates import Number
@@ -33,9 +33,11 @@ ALL_TASKS: Final = "all tasks"
 class KeyMean:
     """Normalised score of an entrant on one task, or on all tasks of its table.
 
-    The interval of ``normalised`` is Student's t over ``keys``, within the scale. ``between_keys`` is the standard
-    deviation of the means of keys, ``between_runs`` that of runs under one key, pooled over keys; None where there
-    are too few. All tasks together have neither.
+    The intervals are Student's t over ``keys``. ``normalised`` is within the scale. ``unclipped`` is the same mean
+    without bounds: only its interval can say that an entrant is above the best trivial policy, because chance alone
+    lifts the mean of bounded scores above 0. ``between_keys`` is the standard deviation of the means of keys,
+    ``between_runs`` that of runs under one key, pooled over keys; None where there are too few. All tasks together have
+    neither.
     """
 
     task: str
@@ -43,6 +45,7 @@ class KeyMean:
     keys: int
     runs: int
     normalised: Number
+    unclipped: Number
     between_keys: float | None = None
     between_runs: float | None = None
 
@@ -55,12 +58,13 @@ class KeyTable:
     rows: tuple[KeyMean, ...]
 
 
-Scores = Mapping[str, Sequence[float]]  # normalised scores of runs, by comparable_id
+Score = tuple[float, float]  # of a run: normalised within the scale, and without bounds
+Scores = Mapping[str, Sequence[Score]]  # by comparable_id
 
 
 def key_tables(runs: Iterable[RunRecord]) -> tuple[KeyTable, ...]:
     """Return a table for each set of conditions under which generated tasks were played with two or more keys."""
-    scores: dict[str, dict[tuple[str, str], dict[str, list[float]]]] = {}
+    scores: dict[str, dict[tuple[str, str], dict[str, list[Score]]]] = {}
     shared: dict[str, dict[str, Any]] = {}
     used: dict[str, list[Scale]] = defaultdict(list)
     for run in runs:
@@ -73,7 +77,9 @@ def key_tables(runs: Iterable[RunRecord]) -> tuple[KeyTable, ...]:
         used[group].append(scale)
         groups = scores.setdefault(group, defaultdict(lambda: defaultdict(list)))
         version = f"{run.task.id} (version {run.task.version})" if run.task.version > 1 else run.task.id
-        groups[version, entrant(run)][run.ids.comparable_id].append(float(run_scores([score], scale)[0]))
+        unclipped = scale.normalise(float(counted_runs([score], scale).mean()))
+        within_scale = float(run_scores([score], scale)[0])
+        groups[version, entrant(run)][run.ids.comparable_id].append((within_scale, unclipped))
     tables = [KeyTable(shared[group], tuple(_rows(scores[group], aggregate_bounds(used[group])))) for group in scores]
     return tuple(table for table in tables if table.rows)
 
@@ -86,14 +92,17 @@ def _rows(scores: Mapping[tuple[str, str], Scores], bounds: Bounds) -> list[KeyM
     for label in sorted({row.entrant for row in rows}) if len(tasks) > 1 else ():
         mine = [row for row in rows if row.entrant == label]
         if len(mine) == len(tasks):
+            counts = (min(row.keys for row in mine), sum(row.runs for row in mine))
             number = Number(mean(row.normalised.value for row in mine), None)
-            rows.append(KeyMean(ALL_TASKS, label, min(row.keys for row in mine), sum(row.runs for row in mine), number))
+            unclipped = Number(mean(row.unclipped.value for row in mine), None)
+            rows.append(KeyMean(ALL_TASKS, label, *counts, number, unclipped))
     return rows
 
 
 def _key_mean(task: str, label: str, by_key: Scores, bounds: Bounds) -> KeyMean:
-    means = [mean(values) for values in by_key.values()]
-    squares = [(value - mean(values)) ** 2 for values in by_key.values() for value in values]
+    within_scale = [[score for score, _ in scores] for scores in by_key.values()]
+    means = [mean(scores) for scores in within_scale]
+    squares = [(score - mean(scores)) ** 2 for scores in within_scale for score in scores]
     degrees = len(squares) - len(means)
     number = mean_over_tasks(means)
     return KeyMean(
@@ -102,6 +111,7 @@ def _key_mean(task: str, label: str, by_key: Scores, bounds: Bounds) -> KeyMean:
         keys=len(means),
         runs=len(squares),
         normalised=Number(number.value, number.interval.clipped(bounds) if number.interval else None),
+        unclipped=mean_over_tasks([mean(unclipped for _, unclipped in scores) for scores in by_key.values()]),
         between_keys=_deviation([(value - mean(means)) ** 2 for value in means], len(means) - 1),
         between_runs=_deviation(squares, degrees),
     )

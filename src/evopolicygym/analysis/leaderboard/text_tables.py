@@ -186,17 +186,19 @@ def knowledge_gap_table(gap: KnowledgeGap) -> TextTable:
 
 def keys_table(table: KeyTable) -> TextTable:
     """Return the means over keys of generated tasks."""
-    columns = ("task", "entrant", "keys", "runs", "normalised", f"{LEVEL} interval", "between keys", "between runs")
+    columns = ("task", "entrant", "keys", "runs", "normalised", f"{LEVEL} interval", "unclipped", "between keys",
+               "between runs")  # fmt: skip
     rows = [
         (row.task, row.entrant, str(row.keys), str(row.runs), format_fixed(row.normalised.value),
-         format_interval(row.normalised.interval, 3), format_fixed(row.between_keys), format_fixed(row.between_runs))
+         format_interval(row.normalised.interval, 3), format_fixed(row.unclipped.value), format_fixed(row.between_keys),
+         format_fixed(row.between_runs))
         for row in table.rows
     ]  # fmt: skip
     keys = [row.keys for row in table.rows if row.normalised.interval]
     measured = measured_coverage("over_runs", min(keys)) if keys else None  # one number per key, as if it were a run
     warning = "".join(f"; {text}" for text in coverage_warning(measured, noun="key"))
     title = "generated tasks over keys: mean normalised score, and standard deviations; each key counts the same"
-    return TextTable(f"{title}{warning}", columns, rows, optional=("runs", "between runs"))
+    return TextTable(f"{title}{warning}", columns, rows, optional=("runs", "between runs", "unclipped"))
 
 
 def selection_table(board: BoardTable) -> TextTable:
