@@ -96,7 +96,7 @@ def _hidden_results(run: RunRecord) -> tuple[Pair | None, Pair | None]:
 
 
 def _pair(first: Result | None, selected: Result | None) -> Pair | None:
-    """Return the results if both have returns: of imported runs only means may be recorded."""
+    """Return the results if both have returns. Imported runs may have only means."""
     return (first, selected) if first and selected and first.returns and selected.returns else None
 
 

@@ -22,7 +22,7 @@ from evopolicygym.gateway.messages import MessagePart, MessageRole, ModelRequest
 LIVE_THREADS: Final = 64  # threads that a call may continue; older ones are over
 MAX_KEPT: Final = 512 << 20  # bytes of all threads: a small recording can have endless bodies that share chunks
 VARYING: Final = re.compile(r"[0-9a-f]+|\s+")
-SIGNATURE: Final = 2000  # characters of a system prompt that tell what an agent is for
+SIGNATURE: Final = 2000  # characters of a system prompt that identify the purpose of an agent
 
 
 class StepKind(StrEnum):
@@ -242,7 +242,7 @@ def _after(parts: Sequence[MessagePart], common: int) -> list[MessagePart]:
 
 
 def _signature(request: ModelRequest) -> tuple[bool, str]:
-    """Return what tells agents of a client apart: whether they have tools, and their system prompt without numbers."""
+    """Return what distinguishes agents of a client: whether they have tools, and their system prompt (no numbers)."""
     return bool(request.tools), VARYING.sub(_without_number, request.system[: 4 * SIGNATURE])[:SIGNATURE]
 
 

@@ -35,7 +35,7 @@ from evopolicygym.reference import CURRENT_SCALE
 from evopolicygym.reference.anchors import AnchorFile, stored_anchors
 from evopolicygym.reference.curves import CurveRecord
 from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
-from evopolicygym.report.edit_charts import fate
+from evopolicygym.report.edit_charts import edit_result
 from evopolicygym.report.text import number, short
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import RunRecord, SubmissionRecord
@@ -229,7 +229,7 @@ class SubmissionRow:
     number: int
     kind: str
     canonical: str | None
-    fate: str
+    result: str
     verdict: str
     selected: bool
     consumed: int
@@ -312,7 +312,7 @@ def _row(
         number=submission.number,
         kind=event.kind,
         canonical=event.canonical,
-        fate=fate(event),
+        result=edit_result(event),
         verdict=submission.verdict or ("refunded" if submission.refunded else "none"),
         selected=selected,
         consumed=event.consumed,

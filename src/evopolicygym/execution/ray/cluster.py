@@ -109,7 +109,7 @@ class RayCluster:
 
     @property
     def total(self) -> int:
-        """How many workers were started, those that are gone included."""
+        """The number of workers that were started, including those that have ended."""
         return len(self._actors)
 
     @property

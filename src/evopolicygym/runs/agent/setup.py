@@ -230,8 +230,8 @@ class AgentSetup:
 
 @dataclass(frozen=True)
 class AgentHome:
-    """The folders that a run keeps for its agent's program beside the workspace. Each run has its own, so that nothing
-    planted in one run is there in the next."""
+    """The folders for an agent's program that a run keeps beside its workspace. Each run has its own, so that nothing
+    planted in one run affects the next."""
 
     home: Path
     temporary: Path
@@ -321,7 +321,7 @@ def _check(settings: AgentSettings) -> None:
     if settings.json_lines and settings.name != definitions.COMMAND:
         raise UserError(
             f"--json-lines needs --agent command (got: {settings.name})",
-            "Leave it out, or let a program that speaks JSON lines play: --agent command --json-lines -- PROGRAM.",
+            "Leave it out, or play a program of your own: --agent command --json-lines -- PROGRAM.",
         )
 
 
