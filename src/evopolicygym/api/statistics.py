@@ -233,7 +233,7 @@ def compare(
     if len(entrants) < 2 and not gaps:
         left_out = "".join(f"\n{skip.path} is left out: {skip.why}" for skip in skipped)
         raise UserError(
-            f"there is one side only{left_out}",
+            f"compare needs two sides (got: {len(entrants)}){left_out}",
             "Name two folders, or one that holds runs of two entrants, or of one on plain and disguised tasks.",
         )
     pairs = tuple(analysis.compare(entrants, effect))

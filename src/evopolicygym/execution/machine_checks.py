@@ -103,8 +103,8 @@ def system_facts() -> dict[str, object]:
 def _versions() -> Iterator[Probe]:
     complaints = pins.version_mismatches()
     for complaint in complaints:
-        what, _, remedy = complaint.rpartition(": ")
-        yield Probe("pinned version", False, what, remedy)
+        mismatch, _, remedy = complaint.rpartition(": ")
+        yield Probe("pinned version", False, mismatch, remedy)
     if not complaints:
         yield Probe(f"all {len(pins.pins())} pinned packages", True, f"drawing by {pins.pygame_provider()}")
     yield Probe("Ray", True, pins.installed("ray") or "not installed; only --engine ray needs it")

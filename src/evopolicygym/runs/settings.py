@@ -302,11 +302,11 @@ class RunSettings(StrictModel):
     def differences(self, other: RunSettings) -> list[str]:
         """Return in words how settings differ, apart from those that may change when a run is resumed."""
         both = (self, other)
-        mine, theirs = (flatten(settings.model_dump(mode="json", exclude=set(MAY_DIFFER))) for settings in both)
+        own, others = (flatten(settings.model_dump(mode="json", exclude=set(MAY_DIFFER))) for settings in both)
         return [
-            f"{name} is {mine.get(name)!r} there, {theirs.get(name)!r} here"
-            for name in {**mine, **theirs}
-            if mine.get(name) != theirs.get(name)
+            f"{name} is {own.get(name)!r} there, {others.get(name)!r} here"
+            for name in {**own, **others}
+            if own.get(name) != others.get(name)
         ]
 
 

@@ -143,7 +143,7 @@ def _price(setup: AgentSetup) -> str:
     price = prices.price_of(setup.settings.model, setup.prices)
     if price:
         return f"${price.input:g} in and ${price.output:g} out per million tokens ({price.as_of})"
-    return "price unknown"
+    return "price unknown: name it in a file of prices (`evopolicygym docs agents`)"
 
 
 def _answer(turn: Turn) -> str:

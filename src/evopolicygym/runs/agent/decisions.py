@@ -87,14 +87,14 @@ def decide(state: RunState, limits: AgentLimits) -> CloseRun | SuspendRun | Prom
     turns = _without_unseen_trouble(state, state.turns[state.turns_before :])
     end = _end(state, turns, limits.retries) or PromptAgent(session_to_continue(state.turns), _wait_s(turns))
     if isinstance(end, SuspendRun) and not end.is_seen and state.idle_suspensions >= UNSEEN_SUSPENSIONS:
-        return CloseRun(AGENT_FAILED)  # its word is all there is, again and again
+        return CloseRun(AGENT_FAILED)  # only the agent reports the trouble, again and again
     return end
 
 
 def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspended:
     """Return the error that ends the process of a suspended run: what happened, what is kept, what to do."""
     reason = decision.reason
-    what, remedy = SUSPENDED[reason]
+    text, remedy = SUSPENDED[reason]
     unseen = (
         ""
         if decision.is_seen
@@ -106,7 +106,7 @@ def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspende
     return RunSuspended(
         reason,
         cause,
-        f"the run in {root} is suspended ({reason}): {what}.{f' Its last error: {one_line(cause)}' if cause else ''}\n"
+        f"the run in {root} is suspended ({reason}): {text}.{f' Its last error: {one_line(cause)}' if cause else ''}\n"
         f"{state.charged} of {state.budget} training episodes are used. Everything is kept, and nothing is scored."
         f"{unseen}",
         f"{remedy}, then continue: evopolicygym run --resume {folder}\n"
