@@ -1,4 +1,4 @@
-"""Engines play episodes: episodes go in, results come out, in whatever order they end.
+"""Engines take episodes and yield results in the order in which they end.
 
 ``Engine`` is the interface that the judge uses. ``LocalEngine`` keeps one worker process for each job, pinned to a core
 together with its policies; ``execution/ray`` has the engine of a cluster.

@@ -111,8 +111,8 @@ def _versions() -> Iterator[Probe]:
 
 
 def _imports() -> Iterator[Probe]:
-    """Import every package that a run needs, in separate processes, which a broken package may crash. Simulators are
-    imported apart from the rest: they change what is imported after them."""
+    """Import every package that a run needs, in separate processes, because a broken package may crash its process.
+    Simulators are imported apart from the rest: they change what is imported after them."""
     needed = {name: pins.module_of(name) for name in pins.requirements()}
     behind = {name for task in core16().values() for name in pins.distributions(task.requires)}
     groups = [[name for name in needed if (name in behind) is simulates] for simulates in (False, True)]

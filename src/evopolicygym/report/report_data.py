@@ -69,7 +69,7 @@ class RunStory:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that the page shows. ``with_paper``: the published rows, too. ``curves``: of baselines."""
+    """Data of a page. ``with_paper``: includes the published rows. ``curves``: learning curves of baselines."""
 
     stories: tuple[RunStory, ...]
     leaderboard: Leaderboard

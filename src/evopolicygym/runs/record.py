@@ -94,7 +94,7 @@ def _salt(state: RunState) -> str | None:
 
 
 def _isolation(state: RunState, facts: dict[str, Any]) -> run_record.IsolationRecord:
-    """The lowest level that any owner of the run achieved, or any node that joined it."""
+    """Return the lowest isolation level of all owners of the run and all nodes that joined it."""
     achieved = (*(owner.level for owner in state.owned), *(joined.node.level for joined in state.joined))
     levels = {Level(level) for level in achieved}
     lowest = max(levels or {Level.NONE}, key=list(Level).index)

@@ -303,7 +303,7 @@ def _variables(settings: AgentSettings) -> dict[str, str]:
 
 
 def _hidden_folders(paths: RunPaths) -> tuple[Path, ...]:
-    """Folders that the agent must not see because a program of the command happens to lie there."""
+    """Return folders that the agent must not see, even if a program of its command is in one of them."""
     package_folders = (Path(runtime().harness), Path(runtime().site))
     return paths.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *package_folders
 
