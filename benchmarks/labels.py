@@ -17,7 +17,7 @@ from run_folders import write_run  # type: ignore[import-not-found]
 
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits.timeline import TimelineEvent
-from evopolicygym.analysis.loading import RunFolder, open_run
+from evopolicygym.analysis.loading import RunFolder, open_run_folder
 
 
 def main() -> None:
@@ -60,7 +60,7 @@ def show_mechanisms() -> None:
 
 def _label(pair: LabelledEdit) -> TimelineEvent:
     with tempfile.TemporaryDirectory() as folder:
-        opened = open_run(write_run(Path(folder) / "run", pair.steps).folder)
+        opened = open_run_folder(write_run(Path(folder) / "run", pair.steps).folder)
         assert isinstance(opened, RunFolder)
         return diagnose(opened).timeline[-1]
 

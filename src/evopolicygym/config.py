@@ -65,24 +65,25 @@ def _check_depth(values: dict[str, Any]) -> None:
         raise ValueError(f"nested too deeply: more than {MAX_DEPTH} tables or lists in each other")
 
 
-def read_toml(path: Path, what: str, see: str = SEE) -> dict[str, Any]:
-    """Read a TOML file that a user names; ``what`` it is and where to ``see`` more are for error messages."""
+def read_toml(path: Path, file_kind: str, see: str = SEE) -> dict[str, Any]:
+    """Read a TOML file that a user names. Error messages contain ``file_kind`` and end with ``see``."""
     try:
         return parse_toml(read_text_file(path))
     except OSError as error:
-        raise UserError(f"cannot read the {what} {path}: {error.strerror}", see) from error
+        raise UserError(f"cannot read the {file_kind} {path}: {error.strerror}", see) from error
     except UnicodeDecodeError as error:
-        raise UserError(f"the {what} {path} is not text: {error}", see) from error
+        raise UserError(f"the {file_kind} {path} is not text: {error}", see) from error
     except ValueError as error:
-        raise UserError(f"the {what} {path} is not TOML: {error}", see) from error
+        raise UserError(f"the {file_kind} {path} is not TOML: {error}", see) from error
 
 
-def validate(shape: type[Shape], data: dict[str, Any], what: str, see: str = SEE) -> Shape:
+def validate(shape: type[Shape], data: dict[str, Any], subject: str, see: str = SEE) -> Shape:
+    """Return the data as a model. Raises UserError, which says that the ``subject`` is not valid, and why."""
     try:
         return shape.model_validate(data)
     except ValidationError as error:
         lines = [_line(shape, problem) for problem in error.errors()]
-        raise UserError(f"{what} is not valid:\n" + "\n".join(f"  {line}" for line in lines), see) from error
+        raise UserError(f"{subject} is not valid:\n" + "\n".join(f"  {line}" for line in lines), see) from error
 
 
 def _line(shape: type[StrictModel], problem: Any) -> str:

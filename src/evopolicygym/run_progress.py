@@ -1,4 +1,5 @@
-"""How far a run is, as its owner reports it. Light to import, since it is a public name; runs/progress.py fills it."""
+"""The progress of a run, as its owner reports it. Light to import, since it is a public name; runs/progress.py fills
+it."""
 
 from __future__ import annotations
 

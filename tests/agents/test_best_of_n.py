@@ -52,7 +52,7 @@ def test_programs_are_sampled_from_one_prompt_without_feedback(tmp_path):
     "name", ["model", *(pytest.param(name, marks=pytest.mark.slow) for name in ("codex", "claude"))]
 )
 def test_a_server_without_keys_needs_no_key(name, tmp_path, monkeypatch):
-    """As Ollama, llama.cpp and vLLM are started mostly. Nothing but the address is given."""
+    """Ollama, llama.cpp and vLLM are mostly started without keys: the address is all that is given."""
     for variable in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "CODEX_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))  # without a login

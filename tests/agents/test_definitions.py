@@ -59,7 +59,7 @@ def test_a_base_url_replaces_the_hosts(name):
     made = client.command(ask(model="a/b", base_url=url, keys={client.keys[0]: "k"}))
     assert "127.0.0.1:8000" in repr((made.argv, made.environment))
     assert client.allowed_hosts(url) == ("127.0.0.1:8000",) and client.allowed_hosts() == client.hosts
-    with pytest.raises(UserError, match="any word will do"):
+    with pytest.raises(UserError, match="to any word if the server needs no key"):
         client.command(ask(model="a/b", base_url=url))
 
 
@@ -97,7 +97,7 @@ def test_a_mistake_in_a_definition_is_explained(tmp_path, old, new, message):
 
 
 def test_the_documentation_matches_the_definitions(tmp_path):
-    """Its example is a definition that uses every key; its table has the versions that are proven."""
+    """The example of the page is a definition that uses every key. Its table has the versions that are proven."""
     text = (Path(__file__).parents[2] / "docs" / "agents.md").read_text()
     example = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)[-1]
     client = own(tmp_path, example)

@@ -192,7 +192,7 @@ def test_the_first_token_passes_while_the_answer_goes_on():
 
 
 def test_a_chat_stream_is_metered_though_its_client_did_not_ask_for_usage():
-    """And its client does not get what it did not ask for."""
+    """The client does not get the usage that it did not ask for."""
     answer = HEAD + b"Connection: close\r\n\r\n" + EVENT + LAST + b"data: [DONE]\n\n"
     with RawServer(lambda talk: talk.sendall(answer)) as server, gateway(server.url) as opened:
         assert ask(opened, "POST", "/v1/chat/completions", '{"stream":true}').read() == EVENT + b"data: [DONE]\n\n"

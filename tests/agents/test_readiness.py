@@ -59,7 +59,7 @@ def test_an_expired_login_is_found(hours, renewal, missing, remark, tmp_path):
 
 
 def test_a_live_turn(tmp_path):
-    """In the sandbox and through the gateway; a failure is shown as it would be in a run."""
+    """The turn runs in the sandbox and through the gateway. A failure is shown as in a run."""
     with ScriptedModel(script=lambda past: "ready") as model:
         real = RealClientRun("codex", model)
         words = [*COMMAND, "agent", "check", "codex", "--live", *real.options[2:]]

@@ -166,7 +166,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("line", HOSTILE, ids=range(len(HOSTILE)))
 def test_any_output_can_be_recorded(line, tmp_path):
-    """In a ledger, by the driver's own words, and read again."""
+    """Any output of a client can be written to a ledger and read again."""
     turn = read("claude", line)
     judge_ledger = Ledger(tmp_path / "ledger.jsonl")
     judge_ledger.append(turn_event(turn, 0, None, None))

@@ -104,7 +104,7 @@ def test_a_json_lines_agent(tmp_path):
 
 
 def test_a_json_lines_agent_that_exits_at_once(tmp_path):
-    """Its turns fail, and the run is suspended: the broken pipe is not that of our output."""
+    """Its turns fail, and the run is suspended. The broken pipe is not mistaken for one of our own output."""
     done = run_agent(tmp_path / "run", "--agent", "command", "--json-lines", "--", "/bin/true")
     assert done.returncode == 5, done.stderr
     record = json.loads(done.stdout)

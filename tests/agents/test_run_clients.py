@@ -277,7 +277,7 @@ source = "a test"
     [("codex", "tokens"), ("claude", "dollars"), *(pytest.param(*case, marks=pytest.mark.slow) for case in METERED)],
 )
 def test_a_turn_that_reaches_its_limit_is_ended(name, limit, tmp_path):
-    """In the middle of the turn, for the client tells what it has used so far; and the run is scored."""
+    """The turn ends before the client does, because the client reports its use meanwhile. The run is scored."""
     (tmp_path / "prices.toml").write_text(PRICES.replace("scripted", MODELS.get(name, "scripted").rpartition("/")[2]))
     options = ("--max-tokens", "9000") if limit == "tokens" else ("--max-cost", "9")
     with ScriptedModel(Tireless()) as model:

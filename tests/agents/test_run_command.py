@@ -108,7 +108,8 @@ except OSError as error:
 
 
 def test_api_keys_are_removed_from_the_record(tmp_path):
-    """As an Idempotency-Key, as the text of an exception, as the name of a host, as a sign in its workspace."""
+    """A key can occur as an Idempotency-Key, as the text of an exception, as a host name or as a sign in the
+    workspace."""
     (tmp_path / "agent.py").write_text(LEAKING)
     run, page = tmp_path / "run", tmp_path / "page.html"
     words = ("--agent", "command", "--agent-env", "MY_KEY", "--", "python3", str(tmp_path / "agent.py"))
@@ -294,7 +295,8 @@ STOPPED_TOO = [("A", signal.SIGKILL), ("B", signal.SIGINT), ("none", signal.SIGI
     ("level", "number"), [*STOPPED, *(pytest.param(*case, marks=pytest.mark.slow) for case in STOPPED_TOO)]
 )
 def test_a_stopped_run_leaves_no_process(level, number, tmp_path):
-    """Of a tree with a daemon in a session of its own, when its run is stopped or killed; what there was is scored."""
+    """The agent is a tree with a daemon in a session of its own; its run is stopped or killed, and what it submitted is
+    scored."""
     name = f"{os.getpid()}{int(number)}.{level}"
     tree = f"""
         python3 submit.py 0-3

@@ -16,7 +16,7 @@ from command_server import run_command
 from evopolicygym import analyze
 from evopolicygym.analysis.analyze import by_conditions
 from evopolicygym.analysis.diagnostics import diagnose
-from evopolicygym.analysis.loading import RunFolder, open_run
+from evopolicygym.analysis.loading import RunFolder, open_run_folder
 from evopolicygym.analysis.stats.estimates import Interval
 
 STEPS = [
@@ -133,7 +133,7 @@ def test_several_folders(runs):
 def test_very_many_conditions_are_named_in_time_that_grows_with_their_number(tmp_path):
     """Each group was compared with all others, fact by fact: 5,000 runs took minutes."""
     write_run(tmp_path / "run", STEPS[:1])
-    opened = open_run(tmp_path / "run")
+    opened = open_run_folder(tmp_path / "run")
     assert isinstance(opened, RunFolder)
     one = diagnose(opened)
     boards = [one.board | {"splits": f"sealed:{number // 2}"} for number in range(4000)]
@@ -158,7 +158,7 @@ def test_groups_whose_conditions_read_the_same_stay_apart(tmp_path):
     """The protocol of a forged record can be the number 1, not the text: no run may fall out of the tables."""
     diagnoses = []
     for name, protocol in (("one", "1"), ("two", 1), ("three", None), ("four", "None"), ("five", "1")):
-        diagnosis = diagnose(open_run(write_run(tmp_path / name, STEPS[:2]).folder))
+        diagnosis = diagnose(open_run_folder(write_run(tmp_path / name, STEPS[:2]).folder))
         diagnoses.append(replace(diagnosis, board=diagnosis.board | {"protocol": protocol}))
     groups = by_conditions(diagnoses)
     assert sorted(map(len, groups.values())) == [1, 1, 1, 2], "equal ones are one group"

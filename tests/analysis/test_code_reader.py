@@ -11,7 +11,7 @@ from evopolicygym.analysis.edits import code_reader
 from evopolicygym.analysis.edits.code_reader import MAX_FAILURES, SourceReader, code_facts
 from evopolicygym.analysis.edits.code_reader_child import read_code
 from evopolicygym.analysis.edits.kinds import EditKind, read_lines
-from evopolicygym.analysis.loading import open_run
+from evopolicygym.analysis.loading import open_run_folder
 from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.run_record import Code
 
@@ -95,7 +95,7 @@ def test_an_edit_of_unreadable_source_is_not_classified(tmp_path):
     written = write_run(tmp_path / "run", steps)
     written.facts["checkpoints"][1]["code"] |= {"tree": None, "topology": None, "error": "reading it took long"}
     written.rewrite()
-    run = diagnose(open_run(written.folder))
+    run = diagnose(open_run_folder(written.folder))
     assert [event.kind for event in run.timeline] == [
         EditKind.FIRST,
         EditKind.UNKNOWN,

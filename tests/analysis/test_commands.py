@@ -110,7 +110,7 @@ def test_compare_says_what_could_not_be_compared(runs, tmp_path):
 def test_one_side_cannot_be_compared(runs):
     done = run("compare", runs / "a")
     assert done.returncode == 2
-    assert "one side only" in done.stderr
+    assert "compare needs two sides" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["leaderboard", "compare"])

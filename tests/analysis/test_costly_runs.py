@@ -61,11 +61,11 @@ def test_checkpoints_in_turn_are_read_and_compared_once(tmp_path, monkeypatch):
     trees = count_calls(monkeypatch, report_data, "read_tree")
     diffs = count_calls(monkeypatch, report_data, "diff")
     data = collect_report([run], tmp_path)
-    (story,) = data.stories
+    (run,) = data.runs
     assert (len(lines), len(trees), len(diffs)) == (2, 2, 3)
-    assert len(story.rows) == 300 and all(row.diff for row in story.rows)
-    assert {row.edit_size for row in story.rows[1:]} == {1.0}
-    assert not story.diagnosis.left_out, "control: a run within the limits has no note"
+    assert len(run.rows) == 300 and all(row.diff for row in run.rows)
+    assert {row.edit_size for row in run.rows[1:]} == {1.0}
+    assert not run.diagnosis.left_out, "control: a run within the limits has no note"
 
 
 def test_what_is_beyond_the_limit_of_a_run_is_noted(tmp_path, monkeypatch):
@@ -75,8 +75,8 @@ def test_what_is_beyond_the_limit_of_a_run_is_noted(tmp_path, monkeypatch):
     monkeypatch.setattr(work_limit.WorkLimit.__init__, "__defaults__", (1000, work_limit.MAX_COMPARISONS))
     (cut,) = analyze_runs([run]).runs
     assert cut.left_out == (work_limit.READING,) and cut.timeline[1].edit_size is None
-    (story,) = collect_report([run], tmp_path).stories
-    assert story.rows[1].no_diff == f"the run has {work_limit.READING}"
+    (run,) = collect_report([run], tmp_path).runs
+    assert run.rows[1].no_diff == f"the run has {work_limit.READING}"
 
 
 def test_lines_that_are_compared_are_limited(tmp_path):
@@ -98,9 +98,9 @@ def test_a_page_lists_a_limited_number_of_submissions_and_the_selected_one(tmp_p
     record = read_record(run)
     record["outcome"]["submission"] = 25
     write_record(run, record)
-    (story,) = collect_report([run], tmp_path).stories
-    assert [row.number for row in story.rows] == [*range(1, 11), 25]
-    assert story.diagnosis.left_out == ("30 submissions, of which 11 are listed",)
+    (run,) = collect_report([run], tmp_path).runs
+    assert [row.number for row in run.rows] == [*range(1, 11), 25]
+    assert run.diagnosis.left_out == ("30 submissions, of which 11 are listed",)
 
 
 def test_transcripts_of_all_turns_together_are_limited(tmp_path):

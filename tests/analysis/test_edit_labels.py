@@ -21,7 +21,7 @@ from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits.code_reader_child import read_code
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind
 from evopolicygym.analysis.limited_process import FLAGS, HARNESS
-from evopolicygym.analysis.loading import RunFolder, open_run
+from evopolicygym.analysis.loading import RunFolder, open_run_folder
 
 PAIRS = labelled_edits()
 # Pairs of which the canonical form says something else than a person.
@@ -45,7 +45,7 @@ print(json.dumps({folder.name: read_code(folder) for folder in pathlib.Path(sys.
 
 @pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: pair.name)
 def test_a_labelled_pair(pair, tmp_path):
-    opened = open_run(write_run(tmp_path / "run", pair.steps).folder)
+    opened = open_run_folder(write_run(tmp_path / "run", pair.steps).folder)
     assert isinstance(opened, RunFolder)
     event = diagnose(opened).timeline[-1]
     assert event.kind == pair.label, pair.why

@@ -9,7 +9,7 @@ from run_folders import source, write_run
 
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits.kinds import MAX_SHARED_LINES, SizeClass, common_lines, edit_size, size_class
-from evopolicygym.analysis.loading import open_run
+from evopolicygym.analysis.loading import open_run_folder
 
 LINES = st.lists(st.sampled_from([b"a", b"b", b"c", b"d"]), max_size=12)
 
@@ -77,7 +77,7 @@ def test_sizes_of_a_run(tmp_path):
     """Blank lines and trailing blanks do not count; comments and looks do."""
     lines = [f"x{number} = {number}" for number in range(20)]
     texts = ["\n".join(lines), "\n\n".join(lines) + "  \n", "\n".join([*lines[:-1], "x = 7"]), "y = 1"]
-    events = diagnose(open_run(write_run(tmp_path / "run", [source(text) for text in texts]).folder)).timeline
+    events = diagnose(open_run_folder(write_run(tmp_path / "run", [source(text) for text in texts]).folder)).timeline
     assert [event.edit_size for event in events] == [None, 0.0, 2 / 40, 21 / 21]
     assert [event.size for event in events] == [None, SizeClass.SAME, SizeClass.SMALL, SizeClass.REWRITE]
 
@@ -85,7 +85,7 @@ def test_sizes_of_a_run(tmp_path):
 def test_sizes_are_unknown_without_the_checkpoints(tmp_path):
     written = write_run(tmp_path / "run", [source("x = 1"), source("x = 1"), source("x = 2")])
     (written.folder / "checkpoints").rename(tmp_path / "elsewhere")
-    events = diagnose(open_run(written.folder)).timeline
+    events = diagnose(open_run_folder(written.folder)).timeline
     assert [event.edit_size for event in events] == [None, 0.0, None]
 
 
@@ -95,4 +95,4 @@ def test_records_cannot_point_outside_of_their_checkpoint(tmp_path):
     for checkpoint in written.facts["checkpoints"]:
         checkpoint["code"]["bundle"] = ["../../../outside.py"]
     written.rewrite()
-    assert diagnose(open_run(written.folder)).timeline[1].edit_size is None
+    assert diagnose(open_run_folder(written.folder)).timeline[1].edit_size is None

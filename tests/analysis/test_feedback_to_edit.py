@@ -10,11 +10,11 @@ from run_folders import Step, source, write_run
 from command_server import run_command
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.feedback_to_edit import MAX_PATTERNS, Weakness, describe_feedback, opened_cases
-from evopolicygym.analysis.loading import open_run
+from evopolicygym.analysis.loading import open_run_folder
 
 
 def study(folder, steps):
-    return diagnose(open_run(write_run(folder, steps).folder)).feedback
+    return diagnose(open_run_folder(write_run(folder, steps).folder)).feedback
 
 
 def step(text: str, cases, returns, **facts) -> Step:
@@ -91,10 +91,10 @@ def test_opened_episodes_are_cases(tmp_path):
         {"type": "tool_result", "content": "submit_002: ok"},
     ]
     (logs / "turn_001.out").write_text("".join(json.dumps(event) + "\n" for event in events))
-    (edit,) = diagnose(open_run(written.folder)).feedback.edits
+    (edit,) = diagnose(open_run_folder(written.folder)).feedback.edits
     assert edit.opened == ("submit_001/episodes/ep_000/error.txt",)
     assert (edit.opened_cases, edit.opened_weak) == ((4,), (4,))
-    submission = open_run(written.folder).run.submissions[0]
+    submission = open_run_folder(written.folder).run.submissions[0]
     assert opened_cases(submission, ["*/episodes/ep_00[01]/trajectory.jsonl"]) == (4, 6)
     assert opened_cases(submission, ["submit_002/episodes/ep_000/error.txt", "submit_001/summary.json"]) == ()
 
@@ -115,7 +115,7 @@ def test_the_work_grows_with_the_number_of_cases_and_not_with_its_square(tmp_pat
     """A record of others may hold millions of cases."""
     number = 3_000
     steps = [step(f"a = {value}", range(number), [float(case % 7) for case in range(number)]) for value in (1, 2)]
-    opened = open_run(write_run(tmp_path / "run", steps, budget=2 * number).folder)
+    opened = open_run_folder(write_run(tmp_path / "run", steps, budget=2 * number).folder)
     submissions = [
         made.model_copy(update={"cases": [CountedCase(case + 100_000) for case in range(number)]})
         for made in opened.run.submissions
@@ -129,7 +129,7 @@ def test_the_work_grows_with_the_number_of_cases_and_not_with_its_square(tmp_pat
 
 def test_patterns_beyond_a_bound_are_left_out(tmp_path):
     """Each pattern is compiled, and an agent can print millions of them. Plain names are all found."""
-    run = open_run(write_run(tmp_path / "run", [step("a = 1", [4, 6], [0.0, 1.0])]).folder).run
+    run = open_run_folder(write_run(tmp_path / "run", [step("a = 1", [4, 6], [0.0, 1.0])]).folder).run
     other = [f"submit_001/episodes/x{number}*/a" for number in range(MAX_PATTERNS)]
     assert opened_cases(run.submissions[0], [*other, "submit_001/episodes/ep_001/a"]) == (6,)
     assert opened_cases(run.submissions[0], [*other, "submit_001/episodes/ep_*/a"]) == ()

@@ -100,7 +100,7 @@ def test_groups_are_agents_and_demands(tmp_path):
 
 
 def test_only_runs_under_the_same_conditions_are_counted_together(tmp_path):
-    """As on the boards of a leaderboard; also where the words for conditions do not tell them apart."""
+    """The same holds for boards of a leaderboard, also where the names of conditions do not tell them apart."""
     steps = [source("a = 1", validation=1), source("a = 2", validation=2)]
     conditions: list[dict[str, Any]] = [
         {}, {}, {"variant": {"name": "disguised", "key": "k", "disguise": "d"}, "text": "blind"},

@@ -187,7 +187,8 @@ def test_the_papers_rows_stand_apart_from_all_others(how):
 
 
 def test_boards_say_their_conditions_and_how_they_differ():
-    """Also of runs from before there was a choice, and the key of a variant, another for each task, splits no board."""
+    """This includes runs from before there was a choice. The key of a variant, another one for each task, splits no
+    board."""
     old = synthetic_run(options={"text": "full"})
     hidden = [
         synthetic_run(task=task, options={"variant": "disguised", "text": "blind"}, name=task,

@@ -8,7 +8,7 @@ from run_folders import Step, source, write_run
 
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits.mechanisms import RULES
-from evopolicygym.analysis.loading import open_run
+from evopolicygym.analysis.loading import open_run_folder
 
 POLICIES = labelled_policies()
 # What only a person finds.
@@ -70,7 +70,7 @@ class Policy:
 
 def test_a_run_shows_the_mechanisms_of_its_selected_code(tmp_path):
     steps = [source("class Policy: pass", validation=0.0), source(PD, validation=1.0)]
-    mechanisms = diagnose(open_run(write_run(tmp_path / "run", steps).folder)).mechanisms
+    mechanisms = diagnose(open_run_folder(write_run(tmp_path / "run", steps).folder)).mechanisms
     line = "force = 2.0 * error - 0.5 * (error - self.last)"
     assert {mechanism.name: (mechanism.file, mechanism.line, mechanism.text) for mechanism in mechanisms} == {
         "memory": ("policy.py", 11, line),
@@ -81,19 +81,19 @@ def test_a_run_shows_the_mechanisms_of_its_selected_code(tmp_path):
 
 def test_unused_code_has_no_mechanism(tmp_path):
     unused = PD.replace("class Policy", "class Old") + "\n\nclass Policy:\n    def act(self, obs):\n        return 0\n"
-    mechanisms = diagnose(open_run(write_run(tmp_path / "run", [source(unused)]).folder)).mechanisms
+    mechanisms = diagnose(open_run_folder(write_run(tmp_path / "run", [source(unused)]).folder)).mechanisms
     assert {mechanism.name for mechanism in mechanisms} == set()
 
 
 def test_mechanisms_are_unknown_without_the_checkpoints(tmp_path):
     written = write_run(tmp_path / "run", [source(PD)])
     (written.folder / "checkpoints").rename(tmp_path / "elsewhere")
-    assert diagnose(open_run(written.folder)).mechanisms is None
+    assert diagnose(open_run_folder(written.folder)).mechanisms is None
 
 
 def test_hostile_source_costs_its_own_facts_alone(tmp_path):
     """A chain that is too deep for the rules leaves the labels of the other versions as they are."""
     deep = "class Policy:\n    def act(self, obs):\n        return " + "+".join(["obs[0]"] * 4000) + "\n"
     steps = [Step({"policy.py": PD}), Step({"policy.py": deep}, validation=5.0), Step({"policy.py": PD + "# again\n"})]
-    diagnosis = diagnose(open_run(write_run(tmp_path / "run", steps).folder))
+    diagnosis = diagnose(open_run_folder(write_run(tmp_path / "run", steps).folder))
     assert diagnosis.timeline[-1].canonical == "exact"

@@ -10,12 +10,12 @@ from run_folders import Step, source, write_run
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.edits.kinds import EditKind
 from evopolicygym.analysis.edits.timeline import CurvePoint, TimelineEvent, run_progress
-from evopolicygym.analysis.loading import open_run
+from evopolicygym.analysis.loading import open_run_folder
 from evopolicygym.analysis.spending import SubmissionEffort
 
 
 def run_of(folder, steps: list[Step], budget: int = 128) -> Diagnosis:
-    return diagnose(open_run(write_run(folder / "run", steps, budget=budget).folder))
+    return diagnose(open_run_folder(write_run(folder / "run", steps, budget=budget).folder))
 
 
 def events(*scored: tuple[int, float]) -> list[TimelineEvent]:
@@ -135,7 +135,7 @@ def test_a_time_that_is_unknown_stays_unknown(tmp_path):
     written = write_run(tmp_path / "run", [source("a = 1"), source("a = 2")])
     written.facts["submissions"][0] |= {"judged_at": None, "wall_s": None}
     written.rewrite()
-    spent = diagnose(open_run(written.folder)).spending
+    spent = diagnose(open_run_folder(written.folder)).spending
     assert [submission.agent_s for submission in spent.by_submission] == [60.0, None]
     assert (spent.agent_s, spent.judge_s) == (None, None)
 

@@ -12,7 +12,7 @@ from run_folders import source, write_run
 
 import evopolicygym
 from evopolicygym.analysis.analyze import analyze_runs
-from evopolicygym.analysis.loading import Skipped, analyze_folder, find_run_folders, open_run
+from evopolicygym.analysis.loading import Skipped, analyze_folder, find_run_folders, open_run_folder
 from evopolicygym.errors import UserError
 
 STEPS = [source("x = 1", validation=1), source("x = 2", validation=2)]
@@ -79,15 +79,15 @@ def test_broken_folders_are_named_and_the_rest_is_read(tmp_path):
 
 
 def test_code_is_read_where_it_was_not_recorded(tmp_path):
-    recorded = open_run(write_run(tmp_path / "a", STEPS).folder)
-    read = open_run(write_run(tmp_path / "b", STEPS, code=False).folder)
+    recorded = open_run_folder(write_run(tmp_path / "a", STEPS).folder)
+    read = open_run_folder(write_run(tmp_path / "b", STEPS, code=False).folder)
     assert read.code == recorded.code
 
 
 def test_a_run_without_code_and_checkpoints_is_skipped(tmp_path):
     written = write_run(tmp_path / "run", STEPS, code=False)
     (written.folder / "checkpoints").rename(tmp_path / "elsewhere")
-    opened = open_run(written.folder)
+    opened = open_run_folder(written.folder)
     assert isinstance(opened, Skipped)
     assert "has neither recorded code nor a folder" in opened.reason
 

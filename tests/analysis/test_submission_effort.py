@@ -18,7 +18,7 @@ from scripted_model import ScriptedModel
 
 from evopolicygym.agents.transcripts import read_transcript
 from evopolicygym.analysis.diagnostics import diagnose
-from evopolicygym.analysis.loading import open_run
+from evopolicygym.analysis.loading import open_run_folder
 from evopolicygym.analysis.spending import TokenPrecision, effort_by_submission
 from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.run_record import load
@@ -103,7 +103,7 @@ def test_tokens_of_a_turn_belong_to_its_only_submission(tmp_path):
     assert [effort.tokens.fresh_input if effort.tokens else None for effort in efforts.values()] == [30, None, None, 80]
     assert [effort.tokens_by for effort in efforts.values()] == ["turn", None, None, "turn"]
     assert {effort.feedback_opened for effort in efforts.values()} == {None}
-    reported = diagnose(open_run(run)).spending.by_turn
+    reported = diagnose(open_run_folder(run)).spending.by_turn
     assert [(turn.submissions, turn.tokens.fresh_input) for turn in reported] == [
         ((), 10),
         ((1,), 20),

@@ -69,7 +69,7 @@ def test_numbers_change_the_tree_but_never_the_topology(source, data):
 
 
 def with_other_number(source: str, data: st.DataObject) -> str:
-    """With one of its numeric literals replaced, outside of strings."""
+    """Return a source in which one numeric literal outside of strings is replaced."""
     found = [token for token in tokenize.generate_tokens(io.StringIO(source).readline) if token.type == tokenize.NUMBER]
     if not found:
         return source

@@ -11,7 +11,7 @@ from run_folders import Step, source, write_run
 from evopolicygym.analysis.diagnostics import Diagnosis, diagnose
 from evopolicygym.analysis.edits.kinds import EditKind
 from evopolicygym.analysis.edits.timeline import _is_beyond_noise, record_chances
-from evopolicygym.analysis.loading import RunFolder, open_run
+from evopolicygym.analysis.loading import RunFolder, open_run_folder
 
 # One letter is one submission: capital letters are shapes, a digit after it is the number in it.
 SOURCES = {"A": "a = {}", "B": "b = [{}]", "C": "def c(): return {}", "D": "d = ({},)"}
@@ -21,7 +21,7 @@ def story(folder, words: str, *validation: float) -> Diagnosis:
     """`A1 A2 B1! A1` is shape A, its number changed, a failure with shape B, and back."""
     means = iter(validation or range(100))
     steps = [_step(word, float(next(means))) for word in words.split()]
-    opened = open_run(write_run(folder / "run", steps).folder)
+    opened = open_run_folder(write_run(folder / "run", steps).folder)
     assert isinstance(opened, RunFolder)
     return diagnose(opened)
 
@@ -90,13 +90,13 @@ def test_the_first_score_is_no_transition(tmp_path):
 
 def test_a_submission_without_validation_is_unscored(tmp_path):
     steps = [source("x = 1"), source("x = 2", validation=None), source("x = 3")]
-    run = diagnose(open_run(write_run(tmp_path / "run", steps).folder))
+    run = diagnose(open_run_folder(write_run(tmp_path / "run", steps).folder))
     assert [event.kind for event in run.timeline] == ["first", "unscored", "parametric"]
 
 
 def test_episodes_consumed(tmp_path):
     steps = [source("x = 1", returns=[1, 2, 3]), source("x = 2", refunded=True, returns=[1] * 9), source("x = 3")]
-    run = diagnose(open_run(write_run(tmp_path / "run", steps).folder))
+    run = diagnose(open_run_folder(write_run(tmp_path / "run", steps).folder))
     assert [event.consumed for event in run.timeline] == [3, 3, 4]
 
 

@@ -61,7 +61,7 @@ def test_signatures_are_stable():
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_every_function_is_documented(name):
-    """Its parameters each by name, what it raises, and an example that runs."""
+    """A docstring has each parameter by name, the errors, and an example that runs."""
     function = getattr(evopolicygym, name)
     text = inspect.getdoc(function)
     named = text.partition("Args:")[2]
@@ -110,7 +110,7 @@ def _contents(cls: type) -> list[str]:
 
 
 def _members(cls: type) -> list[str]:
-    """Of the class itself, and what fields are not: properties and methods."""
+    """Return the members of the class itself that are not fields: properties and methods."""
     kinds = (property, cached_property, FunctionType)
     return [name for name, value in vars(cls).items() if not name.startswith("_") and isinstance(value, kinds)]
 

@@ -123,7 +123,7 @@ def test_functions_accept_runs_as_paths_lists_and_collections(runs):
     by_path, by_runs = evopolicygym.analyze(tuner[0].folder), evopolicygym.analyze([tuner[0]])
     assert by_path.as_dict() == by_runs.as_dict()
     assert len(evopolicygym.analyze(runs).runs) == len(evopolicygym.analyze([SAMPLE]).runs) == 12
-    with pytest.raises(UserError, match="one side only"):
+    with pytest.raises(UserError, match="compare needs two sides"):
         evopolicygym.compare(tuner)
     with pytest.raises(UserError, match="is not a run"):
         evopolicygym.leaderboard([1])

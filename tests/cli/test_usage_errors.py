@@ -120,7 +120,7 @@ def test_unreadable_runs_are_named_by_compare(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "run.json").write_text("{")
-    refused(run("compare", tmp_path / "a", tmp_path / "b"), "one side only", "broken", str(tmp_path / "a"))
+    refused(run("compare", tmp_path / "a", tmp_path / "b"), "compare needs two sides", "broken", str(tmp_path / "a"))
 
 
 def test_figures_into_a_file(tmp_path):

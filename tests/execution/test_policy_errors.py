@@ -11,7 +11,7 @@ import pytest
 
 from conftest import policy_source, toy_task, write_policy
 from evopolicygym.errors import Fault
-from evopolicygym.execution.engine import NOT_FILMED
+from evopolicygym.execution.engine import NO_VIDEO
 from evopolicygym.execution.records import EpisodeResult, FaultReport, Recording
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox.policy import policy_process
@@ -267,7 +267,7 @@ def test_an_episode_whose_rendering_crashes_is_played_without_video(policy_playe
     )
     plain = policy_player(toy_task("Deadly-v0")).play(policy_source())
     assert (filmed.error, filmed.score, filmed.length) == (None, plain.score, plain.length)
-    assert filmed.left_out == (NOT_FILMED,) and plain.left_out == ()
+    assert filmed.left_out == (NO_VIDEO,) and plain.left_out == ()
 
 
 def test_crashing_the_simulator_while_rendering_gains_nothing(policy_player, tmp_path):

@@ -205,7 +205,7 @@ def frames(path):
 
 
 @pytest.mark.parametrize("slug", one_of_each_kind())
-def test_every_task_can_be_filmed_without_changing_it(slug, tmp_path):
+def test_a_video_of_every_task_can_be_recorded_without_changing_it(slug, tmp_path):
     task = replace(core16()[f"core16/{slug}"], horizon=STEPS)
     if "mujoco" in task.requires and simulator.opengl() is None:
         pytest.skip("no headless OpenGL, so that MuJoCo cannot draw")
@@ -243,11 +243,11 @@ def test_a_video_that_is_cut_short_can_be_played(tmp_path):
 
 
 @pytest.mark.parametrize("toy", ["Blank-v0", "Unwritten-v0"])
-def test_an_environment_without_frames_cannot_be_filmed(tmp_path, toy):
+def test_no_video_of_an_environment_without_frames_can_be_recorded(tmp_path, toy):
     policy_player = PolicyPlayer(toy_task(toy), tmp_path, video=True)
     (outcome,) = policy_player.outcomes(policy_source(), 1, Recording(str(tmp_path / "film"), video=True))
     policy_player.engine.close()
     assert isinstance(outcome, FaultReport)
-    assert f"{toy} cannot be filmed: its render() returns nothing" in outcome.text
+    assert f"{toy} cannot be recorded as video: its render() returns nothing" in outcome.text
     assert "Record it without video" in outcome.text
     assert not (tmp_path / "film" / "video.mp4").exists()

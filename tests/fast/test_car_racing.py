@@ -66,7 +66,7 @@ class Driver:
 
 
 def turn(heading: float, towards: Any) -> float:
-    """From where the car points to a direction, in (-pi, pi]."""
+    """Return the angle from the direction of the car to another one, in (-pi, pi]."""
     angle = math.atan2(-towards[0], towards[1]) - heading
     return math.remainder(angle, 2 * math.pi)
 

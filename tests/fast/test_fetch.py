@@ -25,7 +25,7 @@ def saturated(rng: np.random.Generator, observation: Any, t: int) -> Any:
 
 
 def out_of_bounds(rng: np.random.Generator, observation: Any, t: int) -> Any:
-    """In double precision, and as a list: the action is clipped, and scaled in its own precision."""
+    """Return actions in double precision, as lists: they are clipped, and scaled in their own precision."""
     action = rng.normal(0, 3, 4)
     return action.tolist() if t % 2 else action
 
@@ -35,7 +35,7 @@ def nothing(rng: np.random.Generator, observation: Any, t: int) -> Any:
 
 
 def stretched(rng: np.random.Generator, observation: Any, t: int) -> Any:
-    """As far away from the robot as the arm goes, and up."""
+    """Return actions that move the gripper up and as far away from the robot as the arm goes."""
     return np.array([1, 1, 0.5, 1], dtype=np.float32)
 
 

@@ -47,7 +47,7 @@ def clipped(rng: np.random.Generator, space: Any, t: int) -> Any:
 
 
 def saturated(rng: np.random.Generator, space: Any, t: int) -> Any:
-    """Everything one way for a while, then the other."""
+    """Return the largest actions: all one way for a while, then the other."""
     return (space.high if t % 40 < 25 else space.low).copy()
 
 
@@ -62,12 +62,13 @@ def tiny(rng: np.random.Generator, space: Any, t: int) -> Any:
 
 
 def out_of_bounds(rng: np.random.Generator, space: Any, t: int) -> Any:
-    """Not clipped: MuJoCo does it itself, but the squares are those of the action."""
+    """Return actions outside of their bounds. MuJoCo clips them itself, but the penalty is that of the action as it was
+    given."""
     return rng.normal(0, 5, space.shape).astype(np.float32)
 
 
 def other_types(rng: np.random.Generator, space: Any, t: int) -> Any:
-    """Never handed over by the judge: doubles, lists, integers, half precision, and a strided view."""
+    """Return actions of types that the judge never passes: doubles, lists, integers, half precision, a strided view."""
     action = rng.uniform(-1.5, 1.5, space.shape)
     strided = np.repeat(action.astype(np.float32), 2)[::2]
     return (action, action.tolist(), rng.integers(-2, 3, space.shape), action.astype(np.float16), strided)[t % 5]
@@ -213,7 +214,7 @@ MOTORS = {
 
 @pytest.mark.parametrize("env_id", ENVS)
 def test_a_custom_model_file(env_id, tmp_path):
-    """With one motor more."""
+    """The file has one motor more than the standard one."""
     model = Path(pair(env_id)[0].unwrapped.fullpath).read_text()
     own = tmp_path / "own.xml"
     own.write_text(model.replace("</actuator>", MOTORS[env_id] + "</actuator>"))

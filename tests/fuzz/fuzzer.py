@@ -97,7 +97,7 @@ class Fuzzer:
         return problems
 
     def _place(self, base: Path, task: str) -> Path:
-        """In a suite, beside a run that is whole."""
+        """Put the mutant into a suite, beside an intact run."""
         self._watched.clear()
         remove(self.suite)
         name = f"{task.replace('/', '-').replace(':', '-')}__starter__s0"
@@ -205,7 +205,7 @@ def stamp(root: Path) -> str:
 
 
 def _walk(root: Path) -> Iterator[str]:
-    """Everything below, as deep as anything of ours lies."""
+    """Yield everything below a folder, as deep as our own files can lie."""
     for parent, folders, names in os.walk(root):
         folders.sort()
         yield from (os.path.join(parent, name) for name in sorted((*folders, *names)))

@@ -1,4 +1,4 @@
-"""Mutate whole run folders as somebody might who wants to harm their reader; drawn from a seed."""
+"""Mutate whole run folders as a person might who wants to harm their reader. Everything is drawn from a seed."""
 
 from __future__ import annotations
 

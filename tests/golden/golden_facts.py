@@ -107,8 +107,8 @@ def output(*arguments: str, **environment: str) -> Any:
 
 
 def comparable_ids(_: Path) -> Any:
-    """Of every task of Core16: by task and splits alone, as `evaluate` has it, and of runs. At the full text
-    ids are as they were before there was a choice of text."""
+    """Return the ids of every task of Core16: by task and splits alone, as `evaluate` has them, and of runs. At the
+    full text ids are as they were before there was a choice of text."""
     tasks = core16().values()
     return {
         "task": {task.id: ids(task, "paper").comparable_id for task in tasks},
@@ -126,7 +126,7 @@ def _run_ids(**options: Any) -> dict[str, str]:
 
 
 def splits(_: Path) -> Any:
-    """The first seeds of each split, and a hash of all; with a salt also the keys of policies' randomness."""
+    """Return the first seeds of each split, and a hash of all; with a salt also the keys of policies' randomness."""
     all_splits: tuple[Splits, ...] = (PaperSplits(), SealedSplits(SEALING_KEY))
     return {made.id: {split: _split_facts(made, split) for split in Split} for made in all_splits}
 
@@ -143,14 +143,14 @@ def _split_facts(made: Splits, split: Split) -> dict[str, Any]:
 
 
 def run_record(scratch: Path) -> Any:
-    """run.json of a small real run."""
+    """Return run.json of a small real run."""
     root = scratch / "run"
     output("run", "core16/acrobot", "--agent", "starter", "--run", str(root), *FEW_CASES, "--json")
     return masked(json.loads((root / "run.json").read_text()), RUN_VARIES)
 
 
 def command_record(scratch: Path) -> Any:
-    """run.json of a command with settings of its own, its variables, and config.toml."""
+    """Return run.json of a command with settings of its own, its variables, and config.toml."""
     root, program = scratch / "run", scratch / "mine" / "agent.py"
     program.parent.mkdir()
     program.write_text(AGENT)
@@ -166,7 +166,7 @@ def command_record(scratch: Path) -> Any:
 
 
 def samples(_: Path) -> Any:
-    """All numbers that analysis finds in the sample runs. `verify` of them is in tests/report/test_example_runs.py."""
+    """Return all numbers that analysis computes of the sample runs. tests/report/test_example_runs.py verifies them."""
     rows = evopolicygym.analyze(REPOSITORY / SAMPLE).rows()
     return {
         "analyze": output("analyze", SAMPLE, "--json"),
@@ -178,13 +178,13 @@ def samples(_: Path) -> Any:
 
 
 def _leaderboard(*options: str) -> Any:
-    """Without exchange rates: every learning curve that is stored with the package adds to them."""
+    """Return the leaderboard without exchange rates: every learning curve that ships adds to those."""
     made = output("leaderboard", SAMPLE, *options, "--json")
     return made | {"boards": [{**board, "exchange_rates": []} for board in made["boards"]]}
 
 
 def served(scratch: Path) -> Any:
-    """A served run from start to end: requests and answers, and the files that it leaves."""
+    """Return requests and answers of a served run from start to end, and the files that it leaves."""
     server = Server(scratch / "run", *SMALL, "--budget", "8", task=SECOND_TASK)
     try:
         answers = _answers(server)
@@ -239,7 +239,7 @@ def _files(root: Path) -> dict[str, Any]:
 
 
 def suite(scratch: Path) -> Any:
-    """A suite of two runs: its plan, what it prints, and the files that it leaves."""
+    """Return the plan, the output and the files of a suite of two runs."""
     file, root = scratch / "golden.toml", scratch / "suite"
     file.write_text(SUITE)
     words = ("suite", "run", str(file), "--folder", str(root), "--json")
@@ -253,14 +253,14 @@ def suite(scratch: Path) -> Any:
 
 
 def evaluation(scratch: Path) -> Any:
-    """`evaluate --json` of one task."""
+    """Return the output of `evaluate --json` for one task."""
     (scratch / "policy.py").write_text(policy_source(act="return 1"))
     printed = output("evaluate", str(scratch), "core16/acrobot", "--cases", "0-1", "--seeds", "paper", "--json")
     return masked(printed, EVALUATION_VARIES)
 
 
 def settings_keys(_: Path) -> Any:
-    """Keys of the files that people write, and of config.toml, with types and defaults."""
+    """Return the keys of the files that people write, and of config.toml, with types and defaults."""
     config = RunSettings.model_json_schema()
     config["properties"]["jobs"].pop("default")  # as many as there are cores
     return {

@@ -21,8 +21,8 @@ def save(name: str, value: Any) -> None:
 
 
 def differences(golden: Any, today: Any, close: tuple[str, ...] = (), path: str = "") -> Iterator[str]:
-    """Every place where two JSON values differ. 1, 1.0 and true are three values; floats are compared to the bit, but
-    for those whose path matches a pattern in ``close``: they may differ by a billionth."""
+    """Return every place where two JSON values differ. 1, 1.0 and true are three values; floats are compared to the
+    bit, except that those whose path matches a pattern in ``close`` may differ by a billionth."""
     if isinstance(golden, dict) and isinstance(today, dict):
         for key in {**golden, **today}:
             if key not in today or key not in golden:
@@ -45,8 +45,8 @@ def _same(golden: Any, today: Any, is_close: bool) -> bool:
 
 
 def masked(value: Any, patterns: tuple[str, ...], path: str = "") -> Any:
-    """``value`` with types instead of all that depends on time, machine or chance. Patterns match paths, such as
-    ``/ids/bit_id``; ``*`` matches any part of one. Of a table that matches the keys stay."""
+    """Return ``value`` with types in place of everything that depends on time, machine or chance. Patterns match paths,
+    such as ``/ids/bit_id``; ``*`` matches any part of a path. A table that matches keeps its keys."""
     if isinstance(value, dict):
         inner = ("*",) if _matches(path, patterns) else patterns
         return {key: masked(entry, inner, f"{path}/{key}") for key, entry in value.items()}
@@ -62,7 +62,7 @@ def _matches(path: str, patterns: tuple[str, ...]) -> bool:
 
 
 def bare_schema(schema: dict[str, Any]) -> Any:
-    """A JSON schema without class names and prose: references are replaced by what they refer to."""
+    """Return a JSON schema without class names and prose; references are replaced by what they refer to."""
     return _bare(schema, schema.get("$defs", {}))
 
 

@@ -20,7 +20,7 @@ from evopolicygym.judge.events import (
     Selected,
     Validated,
 )
-from evopolicygym.judge.scoring import left_to_play, unmeasured
+from evopolicygym.judge.scoring import remaining_episodes, unmeasured
 from evopolicygym.judge.state import RunState, apply
 from evopolicygym.run_record import load
 from evopolicygym.runs.open_run import run_ids
@@ -60,7 +60,7 @@ def test_the_selection_is_among_the_last_distinct_checkpoints(serve):
 
 
 def _shown_again(server: Server) -> str:
-    """By the client: the same submission, which is already judged."""
+    """Return what the client prints for the same submission, which is already judged."""
     key = next(line for line in _ledger(server.root) if line["kind"] == "charged" and line["data"]["submission"] == 4)
     pending = {"key": key["data"]["key"], "cases": "0"}
     (server.workspace / ".pending.json").write_text(json.dumps(pending))
@@ -111,11 +111,11 @@ def test_episodes_that_are_left_to_play():
     when = datetime.now(UTC)
     opened, played = Opened("r", 10, 2, 3, {}, max_candidates=2), EpisodeStats((1.0,), (1,), (None,))
     state = apply(RunState(), opened, when)
-    assert left_to_play(state) == 0
+    assert remaining_episodes(state) == 0
     for number, name in enumerate("abc", start=1):
         state = apply(state, Charged(number, f"k{number}", Checkpoint(name * 64, 1, 1, True, False), (0,)), when)
         state = apply(state, Judged(number, "ok", played, 0, 0.0, {}, ""), when)
-        assert left_to_play(state) == [2 + 2 * 3, 4 + 3 * 3, 4 + 3 * 3][number - 1]
+        assert remaining_episodes(state) == [2 + 2 * 3, 4 + 3 * 3, 4 + 3 * 3][number - 1]
     for event, remaining in (
         (Closed("agent_stopped"), 13),
         (Validated("b" * 64, played, 0.0), 11),
@@ -127,7 +127,7 @@ def test_episodes_that_are_left_to_play():
         (Finished(), 0),
     ):
         state = apply(state, event, when)
-        assert left_to_play(state) == remaining, event
+        assert remaining_episodes(state) == remaining, event
     assert [checkpoint.hash for checkpoint in unmeasured(state)] == ["b" * 64]
 
 
@@ -142,6 +142,6 @@ def test_a_first_submission_that_wins_is_not_left_to_play():
         Selected(1),
     ):
         state = apply(state, event, when)
-    assert left_to_play(state) == 2 * 3
+    assert remaining_episodes(state) == 2 * 3
     state = apply(state, Scored("a" * 64, played, 0.0), when)
-    assert left_to_play(state) == 3 and unmeasured(state) == []
+    assert remaining_episodes(state) == 3 and unmeasured(state) == []

@@ -87,7 +87,7 @@ submission_wall_s = 3.0
 
 
 class Disk:
-    """No file of the server may grow beyond what its ledger has now, and ``more``: what a full disk does to it."""
+    """A disk that becomes full: no file of the server may grow by more than ``more`` beyond its ledger's size."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.ledger = server, server.root / "ledger.jsonl"

@@ -124,31 +124,31 @@ def test_a_recording_that_is_too_large_is_cut_and_reported(serve):
         sizes = {path.name: path.stat().st_size for path in folder.iterdir()}
         assert sizes["trajectory.jsonl"] + sizes["episode.npz"] < 34 * MIB
         assert "video.mp4" not in sizes
-    film = server.root / summary["feedback"] / "episodes" / "ep_000" / "video.mp4"
-    assert film.stat().st_size < 33 * MIB
-    with av.open(str(film)) as video:
+    video_file = server.root / summary["feedback"] / "episodes" / "ep_000" / "video.mp4"
+    assert video_file.stat().st_size < 33 * MIB
+    with av.open(str(video_file)) as video:
         assert 10 < sum(1 for _ in video.decode(video=0)) < 160
 
 
 @pytest.mark.parametrize(
-    ("options", "filmed", "shown"), [(("--video", "first"), 1, 0), (("--feedback", "video"), 3, 3)]
+    ("options", "recorded", "shown"), [(("--video", "first"), 1, 0), (("--feedback", "video"), 3, 3)]
 )
-def test_films_are_shown_at_their_level_alone(serve, options, filmed, shown):
-    """``--video`` films for people: the judge's copy has it, the agent's does not. Once the run is over, each is stored
-    once."""
+def test_videos_are_shown_at_their_level_alone(serve, options, recorded, shown):
+    """``--video`` records videos for people: the judge's copy has them, the agent's does not. Once the run is over,
+    each is stored once."""
     server = serve(*options, *SMALL)
     submit(server, cases=(0, 1, 2))
 
-    def films():
+    def videos():
         return [len(list((root / "feedback").rglob("video.mp4"))) for root in (server.root, server.workspace)]
 
-    assert films() == [filmed, shown]
+    assert videos() == [recorded, shown]
     assert command("finish", server.root).returncode == 0
-    assert films() == [filmed, 0]
+    assert videos() == [recorded, 0]
 
 
 def test_control_characters_of_an_agent_are_escaped(serve):
-    """In file names, messages and output of a policy, as printed by finish, score and verify."""
+    """They occur in file names, messages and output of a policy, as finish, score and verify print them."""
     hostile = "\x1b[2J\x1b]0;owned\x07"
     server = serve()
     server.policy(policy_source("raise ValueError('\\x1b[2J\\x1b]0;owned\\x07')", top="print('\\x1b[2J')"))

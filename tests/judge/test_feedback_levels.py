@@ -140,10 +140,10 @@ def test_failed_episodes_and_small_overlaps_hide_no_regression(serve):
     assert printed[0].endswith(": 1 of 1 episode FAILED; status ok") and "change" not in "".join(printed)
 
 
-def test_a_blind_run_may_be_filmed_for_people():
+def test_videos_of_a_blind_run_may_be_recorded_for_people():
     """tests/runs/test_conditions.py: not for the agent."""
-    assert RunSettings.make(task="core16/acrobot", text="blind", video="first").films == "first"
-    assert RunSettings.make(task="core16/acrobot", feedback="video").films == "all"
+    assert RunSettings.make(task="core16/acrobot", text="blind", video="first").videos == "first"
+    assert RunSettings.make(task="core16/acrobot", feedback="video").videos == "all"
 
 
 def test_large_files_of_the_oldest_submissions_go_first(tmp_path, monkeypatch):

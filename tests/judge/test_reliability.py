@@ -334,7 +334,8 @@ def test_memory_does_not_grow_with_submissions(serve, record_property):
 
 
 def resident(pid: int) -> dict[str, int]:
-    """Of the server, and of all its descendants: simulator workers, and the processes that policies are forked from."""
+    """Return the memory of the server and all its descendants: simulator workers, and the processes from which policies
+    are forked."""
     return {"server": _kib(pid), "workers": sum(_kib(child) for child in descendants(pid))}
 
 

@@ -17,7 +17,7 @@ from evopolicygym.judge import shortage
 from evopolicygym.judge.shortage import Resource, ShortagePause, scarce_resource
 
 MOUNTED = 'mount -t tmpfs -o size=64m tmpfs "$1" && exec "$2" "$3" "$1" disk'
-SCRIPT = Path(__file__).with_name("short_of.py")
+SCRIPT = Path(__file__).with_name("shortage_script.py")
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_a_session_that_cannot_be_continued_is_given_up():
 
 
 def test_silence_is_not_held_against_the_agent():
-    """Of the client, or of the provider that it waits for: nobody can tell."""
+    """The client may be silent, or the provider that it waits for: the judge cannot know which."""
     assert after(turned(1), *[turned(1, "timeout")] * 2) == PromptAgent("s")
     assert after(turned(1), *[turned(1, "timeout")] * 3) == SuspendRun("silence", is_seen=False)
 

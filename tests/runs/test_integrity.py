@@ -183,7 +183,7 @@ print(len(part["renamed"]), part["not_checked"], *sorted(os.listdir(root / "work
 
 
 def test_inaccessible_folders_are_searched(tmp_path):
-    """By an ordinary user, whose agent is this user."""
+    """The judge is an ordinary user, and the agent runs as the same user."""
     tmp_path.chmod(0o777)
     for path in tmp_path.parents:
         if path.stat().st_uid == os.geteuid() and not path.stat().st_mode & 0o001:

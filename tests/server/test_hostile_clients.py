@@ -319,6 +319,6 @@ def test_a_hundred_thousand_requests(shared, record_property):
 
 
 def memory(server: Server) -> int:
-    """Of the server, in KiB."""
+    """Return the memory of the server in KiB."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))

@@ -146,8 +146,8 @@ def test_a_failed_run_does_not_stop_others(tmp_path):
     rows = work.rows()
     assert rows["toys-Toy-v0__starter__s0"]["status"] == "scored"
     failed = rows["toys-Toy-v0__nop__s0"]
-    assert failed["status"] == "failed" and "holds files that are not of a run (notes.txt)" in failed["reason"]
-    assert "holds files that are not of a run (notes.txt)" in ended.stdout
+    assert failed["status"] == "failed" and "holds files of something else (notes.txt)" in failed["reason"]
+    assert "holds files of something else (notes.txt)" in ended.stdout
 
 
 def test_a_program_that_does_not_exist_is_named_before_anything_starts(tmp_path):

@@ -203,7 +203,7 @@ class Client(StrictModel):
         if base_url and self.keys and not set(self.keys) & set(keys):
             raise UserError(
                 f"{self.name} needs a key for {base_url}",
-                f"Set {self.keys[0]}; if the server needs no key, any word will do.",
+                f"Set {self.keys[0]}, to any word if the server needs no key.",
             )
 
     def _check_model(self, model: str | None) -> None:

@@ -1,4 +1,4 @@
-"""Why a turn of an agent failed: the kinds, and how the error text of a client tells them apart.
+"""Kinds of failures of an agent's turn, and how they are recognised in the error text of a client.
 
 Only text from a client's own error fields is classified (`FailureRule` in agents/definitions.py). What a tool printed
 and what a model wrote never is: both quote numbers and errors of other programs.
@@ -13,7 +13,7 @@ from typing import Final
 
 
 class FailureKind(StrEnum):
-    """Why a turn failed."""
+    """The kinds of causes for which a turn fails."""
 
     AUTHENTICATION = "authentication"
     RATE_LIMIT = "rate_limit"

@@ -28,7 +28,7 @@ class HomeUnusable(UserError):
 
 def ensure(folder: Path) -> None:
     """Make a folder of the agent, or open it again where the agent has closed it to itself (and to us). The agent is
-    not running. Raises HomeUnusable if something else stands there."""
+    not running. Raises HomeUnusable if something else has that name."""
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
         mode = os.lstat(folder).st_mode

@@ -75,7 +75,7 @@ LONGEST_LINE: Final = 8 << 20  # characters; parsed as JSON, a line can take twe
 
 @dataclass
 class ReadingLimit:
-    """How much may still be read. The transcripts of the longest real turns are far below it."""
+    """Limit on how much is still read. The transcripts of the longest real turns are far below it."""
 
     lines: int = 1_000_000
     characters: int = 512 << 20

@@ -30,7 +30,7 @@ class Usage:
     def since(self, before: Usage | None) -> Usage:
         """Subtract earlier totals. If a total has shrunk, the client has started to count anew, and nothing is
         subtracted."""
-        if before is None or any(now < then for now, then in _pairs(self, before)):
+        if before is None or any(later < earlier for later, earlier in _pairs(self, before)):
             return self
         return replace(self, **{name: _less(getattr(self, name), getattr(before, name)) for name in AMOUNTS})
 
@@ -38,8 +38,10 @@ class Usage:
         """Subtract earlier totals that may have counted more than these do, never going below zero."""
         if before is None:
             return self
-        rest: dict[str, Any] = {name: _less(getattr(self, name), getattr(before, name)) for name in AMOUNTS}
-        floored: dict[str, Any] = {name: None if amount is None else max(0, amount) for name, amount in rest.items()}
+        differences: dict[str, Any] = {name: _less(getattr(self, name), getattr(before, name)) for name in AMOUNTS}
+        floored: dict[str, Any] = {
+            name: None if amount is None else max(0, amount) for name, amount in differences.items()
+        }
         return replace(self, **floored)
 
 
@@ -59,13 +61,13 @@ def total_usage(usages: Iterable[Usage | None]) -> Usage | None:
     )
 
 
-def _pairs(now: Usage, then: Usage) -> Iterable[tuple[float, float]]:
-    pairs = ((getattr(now, name), getattr(then, name)) for name in AMOUNTS)
+def _pairs(later: Usage, earlier: Usage) -> Iterable[tuple[float, float]]:
+    pairs = ((getattr(later, name), getattr(earlier, name)) for name in AMOUNTS)
     return [(a, b) for a, b in pairs if a is not None and b is not None]
 
 
-def _less(now: Any, then: Any) -> Any:
-    return now if now is None or then is None else now - then
+def _less(later: Any, earlier: Any) -> Any:
+    return later if later is None or earlier is None else later - earlier
 
 
 def _sum(values: Iterable[Any]) -> Any:

@@ -33,7 +33,7 @@ class TrivialScores:
 
 @dataclass(frozen=True)
 class NoAnchors:
-    """Why no anchors fit the runs."""
+    """The reason why no anchors fit the runs."""
 
     reason: str
 

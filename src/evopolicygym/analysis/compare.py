@@ -117,16 +117,16 @@ def shared_tasks(first: ComparedEntrant, second: ComparedEntrant) -> tuple[list[
     return common, reasons | unused | left_out
 
 
-def _left_out(mine: ComparedEntrant, other: ComparedEntrant) -> dict[str, str]:
-    """Return groups of runs of tasks that are compared which the other entrant has no runs to compare with, and how
-    each differs from those that are compared."""
-    compared = {key[0]: runs[0].run for key, runs in mine.runs.items() if key in other.runs}
+def _left_out(side: ComparedEntrant, other: ComparedEntrant) -> dict[str, str]:
+    """Return the groups of runs that are left out although their task is compared, and how each differs from the runs
+    that are compared: the other entrant has no runs under its conditions."""
+    compared = {key[0]: runs[0].run for key, runs in side.runs.items() if key in other.runs}
     left_out: dict[str, list[str]] = defaultdict(list)
-    for (task, name, apart), runs in mine.runs.items():
+    for (task, name, apart), runs in side.runs.items():
         if task in compared and (task, name, apart) not in other.runs:
             unequal = differences(runs[0].run.ids.fingerprint, compared[task].ids.fingerprint)
             reasons = "; ".join((*unequal, *apart)) or "on a separate board"
-            left_out[f"{task} ({name}): {pluralize(len(runs), 'run')} of {mine.label}"].append(reasons)
+            left_out[f"{task} ({name}): {pluralize(len(runs), 'run')} of {side.label}"].append(reasons)
     return {group: ", and as many: ".join(reasons) for group, reasons in left_out.items()}
 
 
@@ -179,13 +179,13 @@ def _matrix(runs: Sequence[RunScore]) -> Matrix:
     return np.array([score.returns for score in runs], dtype=np.float64)
 
 
-def _why_not(first: ComparedEntrant, second: ComparedEntrant, mine: RunRecord | None, theirs: RunRecord | None) -> str:
-    """Return why a task is not compared, from a run of each side on it."""
-    if mine is None or theirs is None:
-        return f"{(first if mine is None else second).label} has no score"
-    unequal = differences(mine.ids.fingerprint, theirs.ids.fingerprint)
-    for side, run in ((first, mine), (second, theirs)):
-        unequal += [f"{side.label}: {reason}" for reason in separate_reasons(run)]
+def _why_not(first: ComparedEntrant, second: ComparedEntrant, run: RunRecord | None, other: RunRecord | None) -> str:
+    """Return why a task is not compared, from a run of the first entrant on it and one of the second."""
+    if run is None or other is None:
+        return f"{(first if run is None else second).label} has no score"
+    unequal = differences(run.ids.fingerprint, other.ids.fingerprint)
+    for side, record in ((first, run), (second, other)):
+        unequal += [f"{side.label}: {reason}" for reason in separate_reasons(record)]
     return "; ".join(unequal) or "the comparable_ids differ"
 
 

@@ -30,7 +30,7 @@ MAX_PATTERNS: Final = 200  # before one edit: an agent can print millions, and e
 
 
 class Weakness(StrEnum):
-    """Why cases of a submission count as weak."""
+    """The reason why cases of a submission count as weak."""
 
     FAILED = "failed"
     WORST = "worst"

@@ -96,7 +96,7 @@ def _hidden_results(run: RunRecord) -> tuple[Pair | None, Pair | None]:
 
 
 def _pair(first: Result | None, selected: Result | None) -> Pair | None:
-    """Return the results if both have returns: of imported runs only means may be recorded."""
+    """Return the results if both have returns. Imported runs may have only means."""
     return (first, selected) if first and selected and first.returns and selected.returns else None
 
 
@@ -278,21 +278,21 @@ class GainDifference:
 
 def gain_difference(first: Sequence[RunRecord], second: Sequence[RunRecord]) -> GainDifference | None:
     """Compare the gains of two entrants under one comparable_id; None without runs of both."""
-    mine, theirs = entrant_gain(first), entrant_gain(second)
-    if mine is None or theirs is None:
+    gain, other = entrant_gain(first), entrant_gain(second)
+    if gain is None or other is None:
         return None
     pairs = [[pair for run in runs if (pair := _hidden_results(run)[1])] for runs in (first, second)]
     bounds = bounds_of(first[0]).of_difference
     curves = [[*map(learning_curve, runs)] for runs in (first, second)]
     estimate = estimate_difference(*map(_differences, pairs)) if all(pairs) else None
     return GainDifference(
-        firsts=(mine.first, theirs.first),
-        gains=(mine.gain.value if mine.gain else None, theirs.gain.value if theirs.gain else None),
+        firsts=(gain.first, other.first),
+        gains=(gain.gain.value if gain.gain else None, other.gain.value if other.gain else None),
         difference=Number(estimate.value, None) if estimate and estimate.one_run else _number(estimate),
         scope=ONE_RUN if estimate and estimate.one_run else _scope(estimate),
-        areas=(mine.area, theirs.area),
+        areas=(gain.area, other.area),
         area_difference=_difference_of_runs(*([curve.area if curve else None for curve in runs] for runs in curves)),
-        at=(mine.at, theirs.at),
+        at=(gain.at, other.at),
         at_difference={mark: _within(_difference_of_runs(*_at(curves, mark)), bounds) for mark in EPISODES},
     )
 
@@ -303,8 +303,8 @@ def _at(curves: Sequence[Sequence[LearningCurve | None]], mark: int) -> list[lis
 
 def _difference_of_runs(first: Sequence[float | None], second: Sequence[float | None]) -> Number | None:
     """Return the difference of the means over runs with its interval over runs; None where a run has no number."""
-    mine, theirs = _by_run(first), _by_run(second)
-    return None if mine is None or theirs is None else _number(estimate_difference(mine, theirs))
+    numbers, others = _by_run(first), _by_run(second)
+    return None if numbers is None or others is None else _number(estimate_difference(numbers, others))
 
 
 def _by_run(values: Iterable[float | None]) -> Matrix | None:

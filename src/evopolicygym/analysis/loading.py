@@ -228,7 +228,7 @@ def analyze_folder(
     folder: Path, analyse: Callable[[RunFolder], Analysed], copies: CopyCheck | None = None
 ) -> Analysed | Skipped:
     """Open a run folder and apply ``analyse``. An error in a folder from elsewhere skips that run alone."""
-    opened = open_run(folder)
+    opened = open_run_folder(folder)
     if isinstance(opened, Skipped):
         return opened
     if copies and (copy := copies.find(folder, opened.run)):
@@ -240,7 +240,7 @@ def analyze_folder(
         return Skipped(str(folder), SkipKind.BROKEN, reason[:REASON_CHARACTERS])
 
 
-def open_run(folder: Path) -> RunFolder | Skipped:
+def open_run_folder(folder: Path) -> RunFolder | Skipped:
     """Open a finished run with the code of its validated checkpoints, or say why it is skipped."""
     try:
         run = read_record(folder)

@@ -158,11 +158,11 @@ def _shown(value: float | None, cell: TableCell) -> str:
 
 
 def _altered(given: Document, stored: Document) -> Iterator[TableCell]:
-    mine, theirs = (dict(_flat(document.model_dump())) for document in (given, stored))
-    for path in {**theirs, **mine}:
-        if mine.get(path) != theirs.get(path):
+    new, old = (dict(_flat(document.model_dump())) for document in (given, stored))
+    for path in {**old, **new}:
+        if new.get(path) != old.get(path):
             table, *row, column = path
-            yield TableCell(NAMES.get(table, table), " ".join(row), column, mine.get(path), theirs.get(path))
+            yield TableCell(NAMES.get(table, table), " ".join(row), column, new.get(path), old.get(path))
 
 
 def _flat(value: Mapping[str, Any], before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -34,7 +34,8 @@ def source_hash(function: AgentFunction) -> str | None:
 
 
 def check_same_source(root: Path, name: str, digest: str | None) -> None:
-    """Raise UserError if another function of the same name began the run: its record has the hash of that one."""
+    """Raise UserError if the run was begun by a function of the same name with another source: the record has its
+    hash."""
     opened = read_state(root).opened if has_begun(root) else None
     agent = opened.facts["agent"] if opened else None
     if agent is None or agent["name"] != name:

@@ -93,7 +93,7 @@ def _play(owner: OpenRun, policy: Path, progress: Callable[[int, int], object] |
 
     submission.execute(owner.judge, submission.enter(owner.judge, policy))
     scoring.close(owner.judge, submission.POLICY_ENTERED)
-    finish_run(owner, counter(progress, scoring.left_to_play(owner.judge.state)))
+    finish_run(owner, counter(progress, scoring.remaining_episodes(owner.judge.state)))
 
 
 def new_folder(given: Mapping[str, Any]) -> Path:

@@ -64,7 +64,7 @@ def evaluate(
         cases: Indices, as a list or as ``"0-7,12"``. Default: the first 8 train, 16 validation or 32 held-out cases.
         jobs: Episodes at a time (default: the cores of this machine).
         isolation: ``auto`` is the best of levels A and B; ``none`` runs the policy without a jail.
-        record: A new folder for a trajectory of each episode; with ``video`` also a film of each.
+        record: A new folder for a trajectory of each episode; with ``video`` also a video of each.
         stock: Play the stock environment, not its bit-exact fast version.
         salt: The ``salt`` of an earlier evaluation, to repeat the random numbers that the policy drew.
         seal_key: The key file of sealed cases, where it is not the default one.
@@ -136,7 +136,8 @@ def _shown(policy: str | os.PathLike[str]) -> str:
 
 
 def _check_policy(policy: object) -> None:
-    """Raise UserError for what can be neither a folder nor a source: nothing of this is a failure of the policy."""
+    """Raise UserError for an argument that can be neither a folder nor a source. This is not a failure of the
+    policy."""
     expected = "Pass the folder that holds policy.py, or its source: a string with a line break."
     if not isinstance(policy, str | os.PathLike):
         raise UserError(f"policy is {policy!r}", expected)

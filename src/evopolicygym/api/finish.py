@@ -153,7 +153,7 @@ def verify(
     jobs: int | None = None,
     isolation: IsolationName = "auto",
 ) -> Verification:
-    """Recompute everything about a run that can be recomputed, and name what does not match. Nothing is written.
+    """Recompute everything about a run that can be recomputed, and report what does not match. Nothing is written.
 
     The winner and the first submission are played again on the held-out cases. Policies run isolated whatever the
     run's own settings say.
@@ -223,7 +223,7 @@ def _finish(root: Path, given: dict[str, Any], progress: Progress | None, notify
 
 
 def _follow_owner(root: Path, messages: Iterator[dict[str, Any]], progress: Progress | None, notify: Notice) -> None:
-    """Follow what the process reports that owns the run, until it has finished it."""
+    """Follow the reports of the process that owns the run, until it has finished the run."""
     from evopolicygym.runs.run_status import has_outcome
 
     first = next(messages, {})
@@ -254,11 +254,11 @@ def _finish_here(root: Path, given: dict[str, Any], progress: Progress | None, n
         if interrupted := owner.judge.state.running:
             owner.judge.shortage.retry(lambda: submission.execute(owner.judge, interrupted))
         scoring.close(owner.judge, serve.FINISHED_BY_HAND)
-        serve.finish_run(owner, counter(progress, scoring.left_to_play(owner.judge.state)))
+        serve.finish_run(owner, counter(progress, scoring.remaining_episodes(owner.judge.state)))
 
 
 def _check_has_outcome(root: Path) -> None:
-    """Raise if the record of a run that was just finished cannot be read: finishing it again would never end."""
+    """Raise if the record of a run that was just finished cannot be read: the caller would try to finish it forever."""
     from evopolicygym.run_record import load
     from evopolicygym.runs.run_status import has_outcome
 

@@ -154,7 +154,7 @@ class FunctionProcess:
 
 
 class PythonAgent:
-    """Play a run's turns with the function: one, and another after each that failed."""
+    """Plays a run's turns with the function: one call, and another one after each failure."""
 
     def __init__(
         self, host: FunctionHost, paths: RunPaths, environment: Mapping[str, str], keys: Mapping[str, str]
@@ -252,7 +252,7 @@ class PythonAgentSetup:
 
 
 def _become_supervisor(control: socket.socket, caller: int, function: AgentFunction) -> NoReturn:
-    """In the forked process: fork the host, and when it has ended or was killed, end whatever it left."""
+    """Fork the host; when it has ended or was killed, end everything that it left. Runs in the forked process."""
     try:
         os.setsid()
         _let_go_of_descriptors(control.fileno())
@@ -332,7 +332,7 @@ def _wait_for(*descriptors: int, timeout: float | None = None) -> set[int]:
 
 
 def _become_agent(function: AgentFunction, environment: Mapping[str, str], streams: list[int]) -> NoReturn:
-    """In the child: call the function. What it raises is printed; an exit code says how it ended."""
+    """Call the function in the child. Exceptions are printed; an exit code says how it ended."""
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -96,4 +96,4 @@ def write_report(
         from evopolicygym.report.pdf import write_figures  # needs matplotlib
 
         write_figures(drawn, drawings)
-    return Report(page, len(data.stories), tuple(figure.name for figure in drawn), data.skipped)
+    return Report(page, len(data.runs), tuple(figure.name for figure in drawn), data.skipped)

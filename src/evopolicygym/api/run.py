@@ -85,9 +85,9 @@ def run(
         task: What ``load_task`` takes.
         agent: A name of `evopolicygym agent list` or a client file; a command, as a list of words; or a Python function
             that gets a ``Workspace``. A function runs in a process of its own, which is not isolated: its run is
-            recorded as not publishable. What it prints is in the run's logs/agent. When it returns, it has ended; when
-            it raises, it is called again, as any agent that failed is started again, and after three failures in a row
-            the run is closed, or suspended if it never submitted.
+            recorded as not publishable. Its output is in the run's logs/agent. When it returns, the agent has stopped.
+            When it raises, it is called again, as every agent that fails; after three failures in a row the run is
+            closed, or suspended if nothing was submitted.
         budget: Training episodes in all (default 128).
         seed: The agent's seed. Cases do not depend on it.
         name: The entrant's name in tables, figures and pages (default: that of the agent, with its model).
@@ -96,15 +96,17 @@ def run(
         model, model_url, options: The model, another address of its API, and options of the client.
         seeds, seal_key: ``sealed`` cases from your sealing key, or the public ones of the ``paper``.
         validation_cases, heldout_cases: How many hidden cases select (default 16) and measure (default 32).
-        max_candidates: Select among the last so many distinct checkpoints (default: all).
-        text: What the agent is told: ``brief`` (default), ``full`` or ``blind``. variant: ``plain``, ``disguised``
-            (implies ``blind``) or ``shifted``. own_models: Whether the agent may use models of the task that it wrote.
-        feedback: What it gets back; each level adds to the one before.
-        video: Which train episodes are filmed. stock: Play the stock environment, not its fast version.
-        isolation, agent_isolation: Of policies, and of the agent: ``auto`` is the best of levels A and B.
-        agent_network, agent_env, agent_hosts, show: What the agent can reach: the network, variables by name, more
-            hosts, files and folders.
-        json_lines: Talk to a command in JSON lines (docs/agents.md).
+        max_candidates: Select among this many distinct checkpoints, the last ones (default: all).
+        text: Text of the task for the agent: ``brief`` (default), ``full`` or ``blind`` (the spaces alone).
+        variant: ``plain`` (default), ``disguised`` (implies ``blind``) or ``shifted``.
+        own_models: ``allowed`` (default) or ``forbidden``: models of the task that the agent writes itself.
+        feedback: ``score``, ``summary``, ``trajectory`` (default) or ``video``; each level includes those before it.
+        video: Train episodes to record as video: ``none`` (default), ``first`` or ``all``.
+        stock: Play the stock environment, not its fast version.
+        isolation, agent_isolation: Isolation of policies and of the agent: ``auto`` is the better of levels A and B.
+        agent_network, agent_env, agent_hosts, show: Access of the agent: its network, variables by name, more hosts,
+            files and folders.
+        json_lines: Exchange JSON lines with a command (docs/agents.md).
         model_ca, model_headers: Certificates that the gateway trusts at that address, and headers that it adds: the
             names of variables that hold the values, by header.
         model_patience: Minutes that the gateway waits out rate limits and outages of the provider in one call.
@@ -160,7 +162,7 @@ def play_and_load(
     progress: Callable[[RunProgress], object] | None,
     notice: Callable[[str], object] | None,
 ) -> Run:
-    """Play a run to its outcome and return it; for the callers of ``run`` and ``resume``, who get the warnings."""
+    """Play a run to its outcome and return it, with warnings for the caller of ``run`` or ``resume``."""
     play_to_outcome(root, setup, given, lambda owner: _reporting(owner, setup, progress, notice or warnings.warn))
     played = load_run(root)
     if failure := _agent_failure(played):
@@ -174,7 +176,8 @@ def play_to_outcome(
     given: Mapping[str, Any],
     during: Callable[[OpenRun], AbstractContextManager[object]],
 ) -> None:
-    """Open or take up the run in ``root``, and play it to its outcome. ``during`` is entered while it is played."""
+    """Open the run in ``root``, new or existing, and play it to its outcome. ``during`` is entered while it is
+    played."""
     from evopolicygym.runs.agent.loop import play_agent
     from evopolicygym.runs.open_run import open_run
 
@@ -183,7 +186,7 @@ def play_to_outcome(
             await play_agent(owner, setup)
 
     with open_run(root, setup.facts(root), **given) as owner:
-        complete(driven(owner))
+        run_coroutine(driven(owner))
 
 
 def new_folder(given: Mapping[str, Any], settings: AgentSettings) -> Path:
@@ -207,7 +210,7 @@ def _agent_settings(
     agent: str | Sequence[str] | Callable[[Workspace], object], options: Mapping[str, Any]
 ) -> AgentSettings:
     from evopolicygym.agents.definitions import COMMAND
-    from evopolicygym.runs.options import agent_settings, words
+    from evopolicygym.runs.options import agent_settings, string_list
 
     if callable(agent):
         return _function_settings(agent, options)
@@ -217,7 +220,7 @@ def _agent_settings(
         raise UserError("the command is missing", 'Pass it as a list: agent=["./my-agent.sh", "--fast"].')
     if isinstance(agent, str):
         return agent_settings(agent, [], options)
-    return agent_settings(COMMAND, words(agent, "agent"), options)
+    return agent_settings(COMMAND, string_list(agent, "agent"), options)
 
 
 def _function_settings(agent: Callable[[Workspace], object], options: Mapping[str, Any]) -> AgentSettings:
@@ -270,8 +273,9 @@ def _agent_failure(run: Run) -> str | None:
     )
 
 
-def complete(playing: Coroutine[Any, Any, None]) -> None:
-    """Run it to its end: in a loop of its own, and where one is running already, as in a notebook, in a thread."""
+def run_coroutine(playing: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine to its end: in a new event loop, or, where a loop is running already (as in a notebook), in a
+    thread."""
     import asyncio
 
     try:
@@ -330,7 +334,7 @@ def _reporting(
 
     done = threading.Event()
     watch = RunWatch(owner.judge)
-    reporter = threading.Thread(target=_report, args=(watch.look, progress, done), daemon=True)
+    reporter = threading.Thread(target=_report, args=(watch.progress, progress, done), daemon=True)
     reporter.start()
     try:
         yield

@@ -34,7 +34,7 @@ class RunIsFinished(UserError):
 
 
 class _ServerStopped(Exception):
-    """The run is not served any more, and was not finished."""
+    """The run is not served any more, but is not finished."""
 
 
 class ServedRun:
@@ -70,8 +70,8 @@ class ServedRun:
 
     @property
     def progress(self) -> RunProgress:
-        """How far the run is."""
-        return self._watch.look()
+        """The progress of the run."""
+        return self._watch.progress()
 
     def wait(self) -> None:
         """Wait until the run is finished elsewhere, such as by the command `evopolicygym finish`."""

@@ -34,10 +34,10 @@ MAX_SHOWN = 200  # characters of a name in a message
 
 @dataclass(frozen=True)
 class Comparison:
-    """Entrants against each other. ``pairs`` hold the paired differences; ``sides`` say who was compared, and which of
-    their runs have no score; ``knowledge_gaps`` are those of entrants with runs on plain and on disguised tasks;
-    ``entrants`` are those behind the names; ``skipped`` are folders that could not be read. ``scale_version``: of
-    normalised scores."""
+    """Entrants compared with each other. ``pairs`` hold the paired differences; ``sides`` list the entrants, and their
+    runs without a score; ``knowledge_gaps`` are those of entrants with runs on plain and on disguised tasks;
+    ``entrants`` has the agent behind each name; ``skipped`` are folders that could not be read. ``scale_version``: the
+    scale of normalised scores."""
 
     pairs: tuple[PairComparison, ...]
     sides: tuple[ComparedEntrant, ...]
@@ -70,9 +70,9 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Analysis:
-    """How finished runs went (docs/diagnostics.md). ``runs`` are their diagnoses one by one, ``groups`` the same put
-    together by conditions, entrant and kind of task; ``origins`` say where each run comes from, and ``provenance`` all
-    of them; ``entrants`` are those behind the names; ``skipped`` are folders that could not be analysed."""
+    """Diagnoses of finished runs (docs/diagnostics.md). ``runs`` has one for each run, ``groups`` has them by
+    conditions, entrant and kind of task; ``origins`` says where each run comes from, and ``provenance`` all of them;
+    ``entrants`` has the agent behind each name; ``skipped`` are folders that could not be analysed."""
 
     runs: tuple[Diagnosis, ...]
     origins: tuple[Provenance, ...]
@@ -233,7 +233,7 @@ def compare(
     if len(entrants) < 2 and not gaps:
         left_out = "".join(f"\n{skip.path} is left out: {skip.why}" for skip in skipped)
         raise UserError(
-            f"there is one side only{left_out}",
+            f"compare needs two sides (got: {len(entrants)}){left_out}",
             "Name two folders, or one that holds runs of two entrants, or of one on plain and disguised tasks.",
         )
     pairs = tuple(analysis.compare(entrants, effect))

@@ -1,4 +1,4 @@
-"""Play a suite: tasks x agents x variants x repeats, and report how far it is."""
+"""Play a suite: tasks x agents x variants x repeats, and report its progress."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from evopolicygym.analysis.formatting import pluralize
 from evopolicygym.api.evaluate import EngineChoice, checked_jobs, member, report_refused_nodes
 from evopolicygym.api.results import Runs, read_runs
-from evopolicygym.api.run import complete
+from evopolicygym.api.run import run_coroutine
 from evopolicygym.errors import UserError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Show = Callable[[Sequence["SuiteRow"]], object]
 
 @dataclass(frozen=True)
 class SuiteProgress:
-    """How far a suite is: one row for each of its runs, in the order in which they start."""
+    """The progress of a suite: one row for each of its runs, in the order in which they start."""
 
     name: str
     folder: Path
@@ -348,7 +348,7 @@ def play_suite(
 
                 await scheduler.run(tick)
 
-        complete(play())
+        run_coroutine(play())
     write_status(folder, suite.name, scheduler.status.rows())
     return scheduler
 

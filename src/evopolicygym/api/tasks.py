@@ -84,7 +84,7 @@ def describe_task(
 
     Args:
         task: What ``load_task`` takes.
-        text, variant: What the agent is told, and what it plays, as in ``run``.
+        text, variant: The text for the agent, and the variant that it plays, as in ``run``.
         seal_key: The key file that a disguise or a novel task depends on, where it is not the default one.
 
     Raises:

@@ -160,7 +160,7 @@ def tail(
     scores, the outcome. Works from any process, and locks nothing.
 
     Args:
-        run: The run's folder, which may come from another person. If it does not exist yet, it is waited for.
+        run: The run's folder, which may come from another person. If it does not exist yet, the iterator waits for it.
         follow: Wait for more until the run is finished or suspended; without it, yield what there is now.
         notice: Called once with a text if there is no run in the folder yet.
 

@@ -19,9 +19,8 @@ FAULTS: Final = 4  # attempts at a submission that the judge fails and refunds: 
 
 
 class RunClosed(Exception):
-    """The run takes no more submissions: its budget is spent, or it was closed.
-
-    A function that lets it pass has ended as it should: `run` does not count it as a failure."""
+    """The run takes no more submissions: its budget is spent, or it was closed. A function need not catch it: `run`
+    does not count it as a failure."""
 
 
 class SubmissionRefused(Exception):
@@ -35,11 +34,9 @@ class SubmissionRefused(Exception):
 
 @dataclass(frozen=True)
 class Feedback:
-    """How one submission ended.
-
-    ``status`` is ``ok``, or why the policy did not load; then ``returns`` is empty and ``mean`` None. At feedback level
-    ``score``, ``returns`` and ``lengths`` are empty as well. ``remaining`` are
-    the episodes that are left of the budget. ``folder`` holds the details, ``summary`` what its summary.json says."""
+    """The result of one submission. ``status`` is ``ok``, or why the policy did not load; then ``returns`` is empty and
+    ``mean`` None. At feedback level ``score``, ``returns`` and ``lengths`` are empty as well. ``remaining`` are the
+    episodes that are left of the budget. ``folder`` holds the details, ``summary`` the content of its summary.json."""
 
     submit_id: str
     status: str
@@ -59,7 +56,7 @@ class Feedback:
 
 @dataclass(frozen=True)
 class Workspace:
-    """The workspace of a run, as a function gets it that plays the agent.
+    """The workspace of a run, as the function that plays the agent gets it.
 
     ``path`` is the workspace's folder, which is also the working directory. ``budget`` is the number of training
     episodes in all, ``seed`` the seed that `run` was given. ``api`` is the address of the judge's HTTP API."""
@@ -76,7 +73,7 @@ class Workspace:
 
     @property
     def policy(self) -> Path:
-        """The file ``system/policy.py``. It holds a policy that works when the run begins."""
+        """The file ``system/policy.py``. At the start of the run it holds a policy that works."""
         return self.system / "policy.py"
 
     @property

@@ -45,7 +45,7 @@ class CurvePlan:
 
 @dataclass(frozen=True)
 class CurveProgress:
-    """How far a training is. ``point`` is the last one that was measured."""
+    """The progress of a training. ``point`` is the last one that was measured."""
 
     plan: CurvePlan
     episodes: int

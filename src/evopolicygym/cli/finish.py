@@ -81,7 +81,7 @@ def verify(
     isolation: OptionalPolicyIsolation = None,
     json: Json = False,
 ) -> None:
-    """Recompute everything that can be recomputed, and name what does not match. Nothing is written. The policy runs
+    """Recompute everything that can be recomputed, and report what does not match. Nothing is written. The policy runs
     isolated whatever the run's own settings say, unless you give --isolation none."""
     verification = api.verify(run, task=task, jobs=jobs, isolation=(isolation or IsolationChoice.AUTO).value)
     if json:

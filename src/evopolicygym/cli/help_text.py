@@ -50,7 +50,7 @@ _PANELS_OF_RUNS: Final = {
     "Model and client": "--model-url --model-ca --model-header --model-patience --gateway --option --json-lines "
     "--prices --replay-model --replay-speed",
     "Limits of the agent": "--max-turns --max-hours --max-tokens --max-cost --max-requests --max-retries --max-silence",
-    "What the agent is told": "--text --variant --own-models --feedback --video",
+    "What the agent gets": "--text --variant --own-models --feedback --video",
     "Isolation and access": "--isolation --agent-isolation --agent-network --agent-env --agent-host --show",
     "Hidden scoring": "--seal-key --validation-cases --heldout-cases --max-candidates --validate --anchors",
     "Where episodes are played": "--jobs --engine --ray-address --stock",

@@ -25,7 +25,7 @@ EvoPolicyGym needs Linux: it isolates policies with kernel features. On macOS or
   docker build -t evopolicygym . && docker run --rm -it -v "$PWD":/host -w /host evopolicygym evopolicygym doctor"""
 
 
-ROOM: Final = (
+FULL_DISK_REMEDY: Final = (
     "Free some space and repeat the command. Everything in a run's ledger is safe: "
     "`evopolicygym run --resume RUN` continues it, `evopolicygym finish RUN` ends it."
 )
@@ -106,7 +106,8 @@ def _fail(text: str, code: int) -> NoReturn:
 def _os_error_text(error: OSError) -> str:
     """Describe the error. For a full disk the file may be unknown: it is the output, or the folder being written."""
     if error.errno in FULL:
-        return f"{error.strerror}: {error.filename or 'the disk of the output or of the folder being written'}\n{ROOM}"
+        full = error.filename or "the disk of the output or of the folder being written"
+        return f"{error.strerror}: {full}\n{FULL_DISK_REMEDY}"
     return f"{error.filename or 'the output'}: {error.strerror}"
 
 

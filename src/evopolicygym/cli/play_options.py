@@ -13,7 +13,7 @@ from evopolicygym.tasks.conditions import FeedbackLevel, OwnModels, TextLevel, V
 
 LEVELS = "auto is the better of levels A and B; none means no isolation"
 
-SEEDS_HELP = "Cases sealed by your key, which no agent can know, or the paper's public ones, to compare with its rows."
+SEEDS_HELP = "Source of the cases: sealed by your secret key, so that no agent knows them, or the paper's public ones."
 SeedsChoice = Annotated[Seeds, typer.Option(help=SEEDS_HELP)]
 EntrantName = Annotated[
     str | None, typer.Option("--name", help="Name in tables, figures and pages (default: agent and model).")
@@ -39,7 +39,8 @@ OptionalPolicyIsolation = Annotated[
 Text = Annotated[
     TextLevel | None,
     typer.Option(
-        "--text", help="What the agent is told: brief, as in the paper (default), full, or blind: the spaces alone."
+        "--text",
+        help="Text of the task for the agent: brief, as in the paper (default), full, or blind (the spaces alone).",
     ),
 ]
 VariantChoice = Annotated[
@@ -50,11 +51,11 @@ VariantChoice = Annotated[
 ]
 OwnModelsRule = Annotated[
     OwnModels | None,
-    typer.Option("--own-models", help="Whether the agent may use models of the task it wrote (default allowed)."),
+    typer.Option("--own-models", help="Models of the task that the agent writes itself (default allowed)."),
 ]
 Feedback = Annotated[
     FeedbackLevel | None,
-    typer.Option("--feedback", help="What the agent gets back (default trajectory); each level adds to the last."),
+    typer.Option("--feedback", help="Feedback to the agent (default trajectory). Each level includes those before it."),
 ]
 MaxCandidates = Annotated[
     int | None, typer.Option(min=1, help="Select among the last N distinct checkpoints (default: all).")

@@ -113,7 +113,7 @@ def run(
         typer.Option(help="Run whose recorded calls answer in place of the model; no key is needed."),
     ] = None,
     replay_speed: Annotated[
-        float | None, typer.Option(help="How many times faster than recorded the replay answers (default 1).")
+        float | None, typer.Option(help="Speed of the replay, as a multiple of the recorded one (default 1).")
     ] = None,
     seeds: SeedsChoice = Seeds.SEALED,
     seal_key: SealKey = None,
@@ -188,7 +188,7 @@ def _progress(run: OpenRun, setup: AgentSetup, root: Path) -> Iterator[None]:
     print_hint(f"{root}: {setup.client.name} plays {run.judge.context.task.id}")
     notify_at_start(run, setup, print_hint)
     watch = RunWatch(run.judge)
-    with show_progress(lambda: run_progress_status(watch.look())):
+    with show_progress(lambda: run_progress_status(watch.progress())):
         yield
 
 

@@ -48,7 +48,7 @@ def serve(
     name: EntrantName = None,
     seeds: Annotated[
         Seeds | None,
-        typer.Option(help="Cases sealed by your key (default), or the paper's public ones, to compare with its rows."),
+        typer.Option(help="Source of the cases: sealed by your secret key (default), or the paper's public ones."),
     ] = None,
     seal_key: SealKey = None,
     budget: Budget = None,

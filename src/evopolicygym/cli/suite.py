@@ -101,7 +101,7 @@ def status(
     verbose: Annotated[bool, typer.Option("--verbose", help="Print one row for each run.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the current content of suite.json, with totals.")] = False,
 ) -> None:
-    """Show how far a suite is: a matrix of tasks and agents, with totals. Exit code 1 until every run has a score."""
+    """Show the progress of a suite: tasks by agents, with totals. Exit code 1 until every run has a score."""
     progress = api.suite_status(folder)
     _show(progress, json, verbose)
     sys.exit(0 if progress.complete else 1)

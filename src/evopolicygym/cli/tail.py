@@ -28,7 +28,7 @@ INTERRUPTED: Final = 130
 
 
 def tail(
-    run: Annotated[Path, typer.Argument(help="Folder of a run; one that does not exist yet is waited for.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a run. If it does not exist yet, the command waits for it.")],
     follow: Annotated[
         bool, typer.Option("--follow/--no-follow", help="Wait for more until the run is over, or print what there is.")
     ] = True,

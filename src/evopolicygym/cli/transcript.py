@@ -12,7 +12,7 @@ from evopolicygym.cli.output import print_json, stderr
 
 
 class TranscriptFormat(StrEnum):
-    """How a transcript is printed. ATIF is the trajectory format of the Harbor project."""
+    """Output formats of a transcript. ATIF is the trajectory format of the Harbor project."""
 
     TEXT = "text"
     JSON = "json"
@@ -21,7 +21,7 @@ class TranscriptFormat(StrEnum):
 
 def transcript(
     run: Annotated[Path, typer.Argument(help="Folder of a run.")],
-    format: Annotated[TranscriptFormat, typer.Option("--format", help="How to print it.")] = TranscriptFormat.TEXT,
+    format: Annotated[TranscriptFormat, typer.Option("--format", help="Output format.")] = TranscriptFormat.TEXT,
     full: Annotated[bool, typer.Option("--full", help="Show long texts whole (with --format text).")] = False,
     width: Annotated[int, typer.Option("--width", min=40, help="Columns of the text.")] = 80,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Engines play episodes: episodes go in, results come out, in whatever order they end.
+"""Engines take episodes and yield results in the order in which they end.
 
 ``Engine`` is the interface that the judge uses. ``LocalEngine`` keeps one worker process for each job, pinned to a core
 together with its policies; ``execution/ray`` has the engine of a cluster.
@@ -44,7 +44,7 @@ PUBLISHABLE: Final = (Level.A, Level.B)
 SINGLE_THREADED: Final = {b"OMP_NUM_THREADS": b"1", b"OPENBLAS_NUM_THREADS": b"1", b"MKL_NUM_THREADS": b"1"}
 TRIES: Final = 2
 MISSING_POLICY: Final = LoadResult(EpisodeError(ErrorKind.MISSING_POLICY, "the folder holds no file policy.py"))
-NOT_FILMED: Final = "the video: the simulator process died while it was drawn, and played on without it"
+NO_VIDEO: Final = "the video: the simulator process died while it was drawn, and played on without it"
 ANSWER_TIMEOUT_S: Final = 2 * 3600.0  # without an answer of any worker: far beyond every limit of a policy
 
 
@@ -287,7 +287,7 @@ class LocalEngine:
             return not_played(episode, self._task.failed_score(0.0), EpisodeError(ErrorKind.SIMULATOR_ERROR, text))
         outcome = outcome_of(episode, answer)
         if isinstance(outcome, EpisodeResult) and attempt > 1 and episode.recording and episode.recording.video:
-            return replace(outcome, left_out=(*outcome.left_out, NOT_FILMED))
+            return replace(outcome, left_out=(*outcome.left_out, NO_VIDEO))
         return outcome
 
 

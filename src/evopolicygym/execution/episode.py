@@ -50,7 +50,7 @@ class TranslatedPolicy:
 
 
 class TranslatedRecorder:
-    """Records what the policy saw and did, and rewards at the scale that its agent is told."""
+    """Records what the policy saw and did, and rewards at the scale that its agent sees."""
 
     def __init__(self, recorder: Recorder, policy: TranslatedPolicy, scale: float) -> None:
         self._recorder, self._policy, self._scale = recorder, policy, scale
@@ -78,7 +78,7 @@ class SimulatorError(Exception):
 
 @dataclass
 class EpisodeProgress:
-    """The state that an episode has reached; complete when it has ended in any way."""
+    """The state of an episode so far; final once the episode has ended."""
 
     total: float = 0.0
     length: int = 0

@@ -75,7 +75,7 @@ class Evaluation:
 
     @property
     def failed(self) -> int:
-        """How many episodes ended with an error of the policy."""
+        """The number of episodes that ended with an error of the policy."""
         return sum(episode.error is not None for episode in self.episodes)
 
     @property

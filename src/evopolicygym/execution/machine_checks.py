@@ -103,16 +103,16 @@ def system_facts() -> dict[str, object]:
 def _versions() -> Iterator[Probe]:
     complaints = pins.version_mismatches()
     for complaint in complaints:
-        what, _, remedy = complaint.rpartition(": ")
-        yield Probe("pinned version", False, what, remedy)
+        mismatch, _, remedy = complaint.rpartition(": ")
+        yield Probe("pinned version", False, mismatch, remedy)
     if not complaints:
         yield Probe(f"all {len(pins.pins())} pinned packages", True, f"drawing by {pins.pygame_provider()}")
     yield Probe("Ray", True, pins.installed("ray") or "not installed; only --engine ray needs it")
 
 
 def _imports() -> Iterator[Probe]:
-    """Import every package that a run needs, in separate processes, which a broken package may crash. Simulators are
-    imported apart from the rest: they change what is imported after them."""
+    """Import every package that a run needs, in separate processes, because a broken package may crash its process.
+    Simulators are imported apart from the rest: they change what is imported after them."""
     needed = {name: pins.module_of(name) for name in pins.requirements()}
     behind = {name for task in core16().values() for name in pins.distributions(task.requires)}
     groups = [[name for name in needed if (name in behind) is simulates] for simulates in (False, True)]

@@ -50,7 +50,7 @@ class WorkerHello:
 
 @dataclass(frozen=True)
 class WorkerRequest:
-    """To a worker: play an episode or, without one, only load the checkpoint."""
+    """Request to a worker: play an episode or, without one, only load the checkpoint."""
 
     checkpoint: Checkpoint
     episode: Episode | None = None
@@ -58,7 +58,7 @@ class WorkerRequest:
 
 @dataclass(frozen=True)
 class WorkerAnswer:
-    """From a worker: a result, a load or a fault. ``permanent`` as in Fault."""
+    """Answer of a worker: a result, a load or a fault. ``permanent`` as in Fault."""
 
     result: EpisodeResult | None = None
     load: LoadResult | None = None

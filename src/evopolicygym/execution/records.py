@@ -36,7 +36,7 @@ class Episode:
 
 @dataclass(frozen=True)
 class EpisodeError:
-    """Why an episode or a load failed, with the policy's own traceback."""
+    """The cause for which an episode or a load failed, with the policy's own traceback."""
 
     kind: ErrorKind
     text: str

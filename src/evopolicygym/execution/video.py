@@ -80,7 +80,8 @@ def _picture(env: Any) -> Any:
     if picture.ndim != 3 or picture.shape[2] != 3:
         given = "nothing" if drawn is None else f"an array of shape {picture.shape}"
         raise Fault(
-            f"{env.spec.id} cannot be filmed: its render() returns {given}, not a picture of shape (height, width, 3). "
+            f"{env.spec.id} cannot be recorded as video: its render() returns {given}, not a picture of shape "
+            "(height, width, 3). "
             "Record it without video: leave out --video, or use --video none for a run."
         )
     return picture.astype(np.uint8, copy=False)

@@ -23,7 +23,7 @@ LIVE_THREADS: Final = 64  # threads that a call may continue; older ones are ove
 MAX_KEPT: Final = 512 << 20  # bytes of all threads: a small recording can have endless bodies that share chunks
 PART_COST: Final = 512  # bytes that a part counts beside its text, in a step or in a history: it may be empty
 VARYING: Final = re.compile(r"[0-9a-f]+|\s+")
-SIGNATURE: Final = 2000  # characters of a system prompt that tell what an agent is for
+SIGNATURE: Final = 2000  # characters of a system prompt that identify the purpose of an agent
 
 
 class StepKind(StrEnum):
@@ -244,7 +244,7 @@ def _after(parts: Sequence[MessagePart], common: int) -> list[MessagePart]:
 
 
 def _signature(request: ModelRequest) -> tuple[bool, str]:
-    """Return what tells agents of a client apart: whether they have tools, and their system prompt without numbers."""
+    """Return what distinguishes agents of a client: whether they have tools, and their system prompt (no numbers)."""
     return bool(request.tools), VARYING.sub(_without_number, request.system[: 4 * SIGNATURE])[:SIGNATURE]
 
 

@@ -107,7 +107,7 @@ class ModelMeter:
             return self._used
 
     def admit(self) -> str | None:
-        """Let a call for an answer begin, which `add` or `withdraw` must end; or return the limit that it would
+        """Admit a call for an answer, which `add` or `withdraw` must end; or return the limit that it would
         exceed."""
         with self._lock:
             full = self._limits.first_reached(self._used, self._under_way)

@@ -59,7 +59,7 @@ class PatientAnswer:
 
 
 class Outage(OSError):
-    """There was no answer, after so many attempts."""
+    """The provider did not answer after this many attempts."""
 
     def __init__(self, cause: OSError, attempts: int, waited_s: float) -> None:
         super().__init__(str(cause))

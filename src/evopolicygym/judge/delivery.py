@@ -39,7 +39,7 @@ FILES: Final = {
     FeedbackLevel.TRAJECTORY: TRAJECTORY_FILES,
     FeedbackLevel.VIDEO: TRAJECTORY_FILES | {"video.mp4"},
 }
-FILMS: Final = frozenset({"video.mp4"})
+VIDEO_FILES: Final = frozenset({"video.mp4"})
 LARGE_FILES: Final = frozenset({"episode.npz", "trajectory.jsonl", "observations.npz", "video.mp4"})
 # At `score`: where an exception was raised, and its type. Names are limited, because a policy can choose them.
 RAISED_AT: Final = re.compile(r'^ +File "([\w./-]{1,60})", line (\d{1,6})', re.ASCII | re.MULTILINE)

@@ -51,9 +51,9 @@ class Opened:
     """The first line of a run.
 
     ``facts`` identify it (task, ids, options, agent) and never change. ``salt`` is a secret from which the random seeds
-    of its policies are derived. ``max_candidates``: validation chooses among the last so many distinct checkpoints;
-    None: among all. ``settings`` is the sha256 of config.toml, ``signature`` that of the installation that opened the
-    run. Older ledgers lack the fields with defaults."""
+    of its policies are derived. ``max_candidates``: validation chooses among the last distinct checkpoints, at most
+    this many; None: among all. ``settings`` is the sha256 of config.toml, ``signature`` that of the installation that
+    opened the run. Older ledgers lack the fields with defaults."""
 
     run: str
     budget: Annotated[int, Meta(ge=1, le=MAX_BUDGET)]
@@ -137,8 +137,8 @@ class Prompted:
 @dataclass(frozen=True)
 class Turned:
     """A turn of the agent ended. ``submissions``: accepted since the run began. ``model``: the one that served the
-    turn, as the client reports it. ``price``: where the cost in ``usage`` comes from. ``calls``: what the model gateway
-    says of the turn's calls (retries, latency, models; the client's own usage where it differs)."""
+    turn, as the client reports it. ``price``: the source of the cost in ``usage``. ``calls``: the model gateway's facts
+    about the turn's calls (retries, latency, models; the client's own usage where it differs)."""
 
     session: str | None
     exit_code: int | None
@@ -155,7 +155,7 @@ class Turned:
 
 @dataclass(frozen=True)
 class Suspended:
-    """The agent is not prompted any more, for a ``reason`` that is not its doing; ``text`` is the last error of its
+    """The agent is not prompted any more, for a ``reason`` that is not its fault; ``text`` is the last error of its
     client. The next ``Prompted`` continues the run."""
 
     reason: str

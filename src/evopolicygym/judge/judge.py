@@ -26,7 +26,7 @@ REFUSALS_KEPT: Final = 1000  # later refusals leave no line, so that free reques
 
 
 class Videos(StrEnum):
-    """Which train episodes of a submission are recorded as video."""
+    """Choice of the train episodes of a submission that are recorded as video."""
 
     NONE = "none"
     FIRST = "first"
@@ -49,11 +49,11 @@ class RunContext:
 
 @dataclass
 class RunActivity:
-    """The present activity of the owner of a run, for progress lines; nothing of it is kept or decides anything.
+    """What the owner of a run is doing now, for progress lines. None of it is recorded, and no decision depends on it.
 
-    ``episodes`` of the submission or of the hidden pass that is being played have ended. ``next_attempt_at``: when the
-    agent is prompted, or its model asked, again after an error (by time.monotonic), None if nothing waits for that.
-    ``trouble``: the error of the model's provider that is being waited out."""
+    ``episodes``: finished ones of the submission or of the hidden pass that is being played. ``next_attempt_at``: when,
+    after an error, the agent is prompted or its model is called again (by time.monotonic); None if nothing waits.
+    ``trouble``: the provider's error that is being waited out."""
 
     episodes: int = 0
     next_attempt_at: float | None = None

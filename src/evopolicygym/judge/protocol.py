@@ -31,7 +31,7 @@ class Verdict(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a request is refused. A refusal is free."""
+    """Reasons to refuse a request. A refusal is free."""
 
     BUDGET_INVALID = "budget_invalid"
     INVALID_ENV_INSTANCE = "invalid_env_instance"

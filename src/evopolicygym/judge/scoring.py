@@ -43,15 +43,15 @@ def close(judge: Judge, reason: str) -> None:
         failpoint("closed")
 
 
-def finish(judge: Judge, advance: Advance = lambda: None, once_scored: Callable[[], None] = lambda: None) -> None:
-    """Take a closed run to its outcome, without repeating what an earlier attempt has done.
+def finish(judge: Judge, advance: Advance = lambda: None, before_finished: Callable[[], None] = lambda: None) -> None:
+    """Take a closed run to its outcome. Steps that an earlier attempt has done are not repeated.
 
-    ``once_scored`` is called after scoring and before the last line: for parts of the record that must not endanger the
-    score. ``advance`` is called after each episode."""
+    ``advance`` is called after each episode. ``before_finished`` is called after scoring and before the last line: it
+    writes parts of the record that must not endanger the score."""
     validate(judge, advance)
     select(judge)
     measure(judge, advance)
-    once_scored()
+    before_finished()
     if judge.state.phase is not RunPhase.FINISHED:
         judge.record(Finished())
         failpoint("finished")
@@ -170,7 +170,7 @@ def unmeasured(state: RunState) -> list[Checkpoint]:
     return [checkpoint for checkpoint in checkpoints.values() if checkpoint.hash not in state.heldout]
 
 
-def left_to_play(state: RunState) -> int:
+def remaining_episodes(state: RunState) -> int:
     """Return the number of episodes until the outcome, for a progress bar. Until a checkpoint is selected it is an
     upper bound: if the first submission wins, it is not measured a second time."""
     validation = len(unvalidated(state)) * count(state, Split.VALIDATION)

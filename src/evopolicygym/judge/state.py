@@ -124,7 +124,7 @@ class RunState:
 
     @property
     def periods(self) -> tuple[Period, ...]:
-        """The times in which a process owned the run, each until its last line. Between them the run lay still."""
+        """The times in which a process owned the run, each until its last line. Between them the run was not played."""
         return (*self.earlier_periods, self.last_period) if self.last_period else ()
 
     @property
@@ -159,8 +159,8 @@ class RunState:
 
     @property
     def candidates(self) -> list[Submission]:
-        """Submissions that hidden validation chooses among. With ``max_candidates``, those of the last so many distinct
-        checkpoints; a checkpoint that is submitted again counts as new."""
+        """The submissions that hidden validation chooses among. With ``max_candidates`` = n, those of the last n
+        distinct checkpoints; a checkpoint that is submitted again counts as new."""
         accepted = [submission for submission in self.submissions.values() if submission.is_ok]
         limit = self.opened.max_candidates if self.opened else None
         if limit is None:
@@ -171,7 +171,8 @@ class RunState:
 
     @property
     def first_ok(self) -> Submission | None:
-        """The first submission that could be scored: what the agent could do before it had any feedback on a policy."""
+        """The first submission that could be scored. It shows what the agent could do before any feedback on a
+        policy."""
         return next((submission for submission in self.submissions.values() if submission.is_ok), None)
 
     def by_key(self, key: str) -> Submission | None:
@@ -208,13 +209,14 @@ def copied(table: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
 
 
 def in_place(table: dict[Any, Any], key: Any, value: Any) -> dict[Any, Any]:
-    """Add the entry in place, when no one reads the old state: copying at each line would take quadratic time."""
+    """Add the entry in place. Only for a state that nothing else reads: copying at each line would take quadratic
+    time."""
     table[key] = value
     return table
 
 
 def _appended(items: Sequence[Item], item: Item, put: Put) -> Sequence[Item]:
-    """Return the items with one more: the same list, when no one reads the old state."""
+    """Return the items with one more. With ``in_place`` it is the same list."""
     if put is not in_place:
         return (*items, item)
     listed = items if isinstance(items, list) else list(items)

@@ -88,9 +88,11 @@ def _closed(state: RunState) -> str:
 
 
 def execute(judge: Judge, submission: Submission, stop: threading.Event | None = None) -> None:
-    """Take a charged submission to its verdict. While the machine lacks something, wait and play it again, for the same
-    charge: an agent that fills the disk gains nothing. When ``stop`` is set meanwhile, raise; the submission stays
-    charged, to be continued. Any other fault of the judge refunds it and delivers nothing."""
+    """Take a charged submission to its verdict.
+
+    During a shortage (disk, memory, processes) it waits and plays the submission again for the same charge, so that an
+    agent that fills the disk gains nothing. When ``stop`` is set meanwhile it raises; the submission stays charged, to
+    be continued. Any other fault of the judge refunds it and delivers nothing."""
     try:
         judge.shortage.retry(lambda: _judge(judge, submission), stop)
     except Exception as fault:  # errors of the policy are results, so this is the judge's own
@@ -188,8 +190,8 @@ def _judge(judge: Judge, submission: Submission) -> None:
 
 
 def _as_shown(task: Task, result: EpisodeResult) -> EpisodeResult:
-    """Return a result at the scale of the rewards that the agent sees. A failed one agrees with the failure return
-    that the agent is told."""
+    """Return a result at the scale of the rewards that the agent sees. A failed episode gets the failure return that
+    the agent knows."""
     factor = task.view.reward_scale
     return_so_far = result.return_so_far * factor
     score = min(return_so_far, task.shown_failure_return) if result.error else result.score * factor
@@ -249,8 +251,8 @@ def _episodes(judge: Judge, submission: Submission, writer: FeedbackWriter) -> l
 
 
 def close_if_over(judge: Judge) -> None:
-    """Close the run if its budget is spent or the judge is broken; also after a crash between the last verdict and
-    this."""
+    """Close the run if its budget is spent or the judge is broken. Also called at start: a crash may have come between
+    the last verdict and this."""
     state = judge.state
     if state.phase is not RunPhase.OPEN or state.running:
         return

@@ -38,7 +38,7 @@ TIMELINE_LEFT: Final = 240
 TIMELINE_ROW: Final = 34
 
 
-class Fate(StrEnum):
+class EditResult(StrEnum):
     """Outcome of a submission. A rollback that is a new best counts as a new best."""
 
     NEW_BEST = "new best"
@@ -60,12 +60,16 @@ class RunTrack:
     about: str = ""
 
 
-def fate(event: TimelineEvent) -> Fate:
+def edit_result(event: TimelineEvent) -> EditResult:
     if event.hit or event.kind is EditKind.FIRST:
-        return Fate.NEW_BEST
-    kinds = {EditKind.ROLLBACK: Fate.ROLLBACK, EditKind.RETEST: Fate.RETEST, EditKind.FAILED: Fate.FAILED}
+        return EditResult.NEW_BEST
+    kinds = {
+        EditKind.ROLLBACK: EditResult.ROLLBACK,
+        EditKind.RETEST: EditResult.RETEST,
+        EditKind.FAILED: EditResult.FAILED,
+    }
     unscored = event.kind in (EditKind.UNSCORED, EditKind.REFUNDED)
-    return kinds.get(event.kind, Fate.UNSCORED if unscored else Fate.NO_IMPROVEMENT)
+    return kinds.get(event.kind, EditResult.UNSCORED if unscored else EditResult.NO_IMPROVEMENT)
 
 
 def edit_timeline(name: str, title: str, tracks: Sequence[RunTrack]) -> Figure | None:
@@ -105,8 +109,8 @@ def _bands(track: RunTrack, top: float, x: Axis) -> Iterator[Markup]:
 
 def _mark(event: TimelineEvent, y: float, x: Axis) -> Markup:
     kind, score = event.kind, number(event.validation)
-    text = f"submission {event.submission}: {kind}, {fate(event)}, validation {score}, {event.consumed} consumed"
-    return group([tooltip(text), MARKS[fate(event)]()], transform=f"translate({x(event.submission):.1f} {y:g})")
+    text = f"submission {event.submission}: {kind}, {edit_result(event)}, validation {score}, {event.consumed} consumed"
+    return group([tooltip(text), MARKS[edit_result(event)]()], transform=f"translate({x(event.submission):.1f} {y:g})")
 
 
 def _path(d: str, colour: str, filled: bool) -> Callable[[], Markup]:
@@ -115,13 +119,13 @@ def _path(d: str, colour: str, filled: bool) -> Callable[[], Markup]:
 
 BANDS: Final = {EditKind.SYNTHESIS: BLUE, EditKind.PARAMETRIC: ORANGE, EditKind.ROLLBACK: PURPLE}
 # Shapes differ, too: a print may have no colour.
-MARKS: Final[Mapping[Fate, Callable[[], Markup]]] = {
-    Fate.NEW_BEST: _path("M0 -5L4.5 4H-4.5Z", GREEN, True),
-    Fate.NO_IMPROVEMENT: lambda: element("circle", cx=0, cy=0, r=3, fill="none", stroke=GREY, stroke_width=1.6),
-    Fate.ROLLBACK: _path("M-4.5 0L3.5 -4.5V4.5Z", PURPLE, True),
-    Fate.RETEST: _path("M0 -4.5L4.5 0L0 4.5L-4.5 0Z", SKY, True),
-    Fate.FAILED: _path("M-4 -4L4 4M4 -4L-4 4", VERMILION, False),
-    Fate.UNSCORED: _path("M-4 0H4", GREY, False),
+MARKS: Final[Mapping[EditResult, Callable[[], Markup]]] = {
+    EditResult.NEW_BEST: _path("M0 -5L4.5 4H-4.5Z", GREEN, True),
+    EditResult.NO_IMPROVEMENT: lambda: element("circle", cx=0, cy=0, r=3, fill="none", stroke=GREY, stroke_width=1.6),
+    EditResult.ROLLBACK: _path("M-4.5 0L3.5 -4.5V4.5Z", PURPLE, True),
+    EditResult.RETEST: _path("M0 -4.5L4.5 0L0 4.5L-4.5 0Z", SKY, True),
+    EditResult.FAILED: _path("M-4 -4L4 4M4 -4L-4 4", VERMILION, False),
+    EditResult.UNSCORED: _path("M-4 0H4", GREY, False),
 }
 
 

@@ -27,7 +27,7 @@ from evopolicygym.report.learning_charts import (
     board_curves,
     learning_curves,
 )
-from evopolicygym.report.report_data import ReportData, RunStory
+from evopolicygym.report.report_data import ReportData, ReportedRun
 from evopolicygym.report.svg import (
     PLAIN,
     Axis,
@@ -86,16 +86,16 @@ class Figures:
 def figures(data: ReportData) -> Figures:
     """Draw every figure that has something to show."""
     about = {entrant.name: entrant.facts for entrant in data.leaderboard.entrants}
-    styles = entrant_styles((story.entrant for story in data.stories), about)
-    summaries = summarize_entrants([story.diagnosis for story in data.stories])
+    styles = entrant_styles((run.entrant for run in data.runs), about)
+    summaries = summarize_entrants([run.diagnosis for run in data.runs])
     groups: dict[str, list[EntrantSummary]] = defaultdict(list)
     for summary in summaries:
         groups[summary.conditions].append(summary)
     numbered = {group: f"-{number}" if number > 1 else "" for number, group in enumerate(groups, 1)}
     under = {words: f", conditions: {words}" if len(groups) > 1 else "" for words in groups}
-    parts = _by_task_and_conditions(data.stories)
+    parts = _by_task_and_conditions(data.runs)
     boards = dict(enumerate(data.leaderboard.boards, 1))
-    tasks = by_task(data.stories)
+    tasks = by_task(data.runs)
     names = {task: f"{number:02}-{_safe(task)}" for number, task in enumerate(tasks, 1)}
     return Figures(
         standings=_drawn({number: _standings(number, board, styles) for number, board in boards.items()}),
@@ -143,22 +143,22 @@ def figures(data: ReportData) -> Figures:
     )  # fmt: skip
 
 
-def by_task(stories: Sequence[RunStory]) -> dict[str, list[RunStory]]:
+def by_task(reported: Sequence[ReportedRun]) -> dict[str, list[ReportedRun]]:
     """Group runs by task, sorted by entrant and label."""
-    grouped: dict[str, list[RunStory]] = defaultdict(list)
-    for story in sorted(stories, key=lambda run: (run.diagnosis.summary.task, run.entrant, run.label)):
-        grouped[story.diagnosis.summary.task].append(story)
+    grouped: dict[str, list[ReportedRun]] = defaultdict(list)
+    for run in sorted(reported, key=lambda run: (run.diagnosis.summary.task, run.entrant, run.label)):
+        grouped[run.diagnosis.summary.task].append(run)
     return dict(grouped)
 
 
-def _by_task_and_conditions(stories: Sequence[RunStory]) -> list[tuple[str, str, list[RunStory]]]:
+def _by_task_and_conditions(reported: Sequence[ReportedRun]) -> list[tuple[str, str, list[ReportedRun]]]:
     """Return task, conditions and runs for every curve chart: runs under other conditions do not compare."""
-    groups = by_conditions([story.diagnosis for story in stories]).items()
+    groups = by_conditions([run.diagnosis for run in reported]).items()
     words = {run.summary.folder: name for name, members in groups for run in members}
-    parts: dict[tuple[str, str], list[RunStory]] = {}
-    for task, members in by_task(stories).items():
-        for story in members:
-            parts.setdefault((task, words[story.diagnosis.summary.folder]), []).append(story)
+    parts: dict[tuple[str, str], list[ReportedRun]] = {}
+    for task, members in by_task(reported).items():
+        for run in members:
+            parts.setdefault((task, words[run.diagnosis.summary.folder]), []).append(run)
     return [(task, name, members) for (task, name), members in parts.items()]
 
 
@@ -218,7 +218,7 @@ def _scores(number: int, table: TaskTable, name: str, styles: Mapping[str, Entra
 
 
 def _curves(
-    name: str, suffix: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]
+    name: str, suffix: str, task: str, members: Sequence[ReportedRun], styles: Mapping[str, EntrantStyle]
 ) -> Figure | None:
     curves = [
         Curve(run.entrant, run.label, tuple((point.consumed, point.best) for point in run.diagnosis.progress.curve),
@@ -231,7 +231,7 @@ def _curves(
 
 
 def _curves_by_step(
-    name: str, suffix: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]
+    name: str, suffix: str, task: str, members: Sequence[ReportedRun], styles: Mapping[str, EntrantStyle]
 ) -> Figure | None:
     curves = [
         Curve(run.entrant, run.label, tuple((point.steps, point.best) for point in learning.points), learning.steps)
@@ -241,13 +241,15 @@ def _curves_by_step(
     return learning_curves(f"{name}-steps{suffix}", title, curves, styles, BY_STEP)
 
 
-def _timeline(name: str, task: str, members: Sequence[RunStory], styles: Mapping[str, EntrantStyle]) -> Figure | None:
+def _timeline(
+    name: str, task: str, members: Sequence[ReportedRun], styles: Mapping[str, EntrantStyle]
+) -> Figure | None:
     tracks = [RunTrack(run.label, _conditions(run), run.diagnosis.timeline, run.diagnosis.phases,
                        styles[run.entrant].about) for run in members]  # fmt: skip
     return edit_timeline(f"{name}-timeline", f"Submissions and phases on {task}", tracks)
 
 
-def _conditions(run: RunStory) -> str:
+def _conditions(run: ReportedRun) -> str:
     """Return text, variant and feedback of a run."""
     board = run.diagnosis.board
     return f"{board['text']} text, {board['variant']}, {board['feedback']}"

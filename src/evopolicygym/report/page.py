@@ -104,8 +104,8 @@ def _environment() -> Environment:
 
 
 def _variables(data: ReportData) -> dict[str, Any]:
-    summaries = summarize_entrants([story.diagnosis for story in data.stories])
-    tasks = by_task(data.stories)
+    summaries = summarize_entrants([run.diagnosis for run in data.runs])
+    tasks = by_task(data.runs)
     return {
         "version": __version__,
         "made": made_on(),
@@ -118,7 +118,7 @@ def _variables(data: ReportData) -> dict[str, Any]:
         "draws": data.leaderboard.draws,
         "scale": data.leaderboard.scale_version,
         "tasks": tasks,
-        "counts": _counts(len(data.stories), len({story.entrant for story in data.stories}), len(tasks)),
+        "counts": _counts(len(data.runs), len({run.entrant for run in data.runs}), len(tasks)),
         "skipped": data.skipped,
         "tables": text_tables,
         "details": detail_tables,

@@ -35,7 +35,7 @@ from evopolicygym.reference import CURRENT_SCALE
 from evopolicygym.reference.anchors import AnchorFile, stored_anchors
 from evopolicygym.reference.curves import CurveRecord
 from evopolicygym.report.diffs import Diff, Tree, diff, read_tree
-from evopolicygym.report.edit_charts import fate
+from evopolicygym.report.edit_charts import edit_result
 from evopolicygym.report.text import number, short
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.run_record import RunRecord, SubmissionRecord
@@ -56,7 +56,7 @@ PRECISION_NOTES: Final[Mapping[TokenPrecision | None, str]] = {
 
 
 @dataclass(frozen=True)
-class RunStory:
+class ReportedRun:
     """One run on the page: its diagnosis and the rows of its submissions. ``label``: its entrant and seed, unique on
     the page. ``folder``: the name of its folder."""
 
@@ -69,9 +69,9 @@ class RunStory:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that the page shows. ``with_paper``: the published rows, too. ``curves``: of baselines."""
+    """Data of a page. ``with_paper``: includes the published rows. ``curves``: learning curves of baselines."""
 
-    stories: tuple[RunStory, ...]
+    runs: tuple[ReportedRun, ...]
     leaderboard: Leaderboard
     skipped: tuple[Skipped, ...]
     with_paper: bool = False
@@ -90,45 +90,45 @@ def collect_report(
     """Read the runs below ``paths``. ``page`` is the folder of the page: links start there. ``anchors`` returns those
     to look in, and refuses some that do not fit the runs. ``scale``: version of the scale of normalised scores.
     ``labels``: new names of entrants."""
-    stories: list[tuple[RunOrigin, RunStory]] = []
+    reported: list[tuple[RunOrigin, ReportedRun]] = []
     runs: list[RunRecord] = []
     files = anchors(())
     folders, skipped = split_by_size(find_run_folders(paths))
     copies = CopyCheck()
     for folder in folders:
         result = analyze_folder(
-            folder, lambda opened: (_story(scaled_folder(opened, files, scale), page), opened.run), copies
+            folder, lambda opened: (_reported_run(scaled_folder(opened, files, scale), page), opened.run), copies
         )
         if isinstance(result, Skipped):
             skipped.append(result)
         else:
-            stories.append((run_origin(result[1]), result[0]))
+            reported.append((run_origin(result[1]), result[0]))
             runs.append(result[1])
     board = leaderboard(runs, anchors(runs), with_paper, scale=scale, labels=labels, curves=curves)
-    return ReportData(tuple(_named(stories, labels)), board, tuple(skipped), with_paper, tuple(curves))
+    return ReportData(tuple(_named(reported, labels)), board, tuple(skipped), with_paper, tuple(curves))
 
 
-def _story(opened: RunFolder, page: Path) -> RunStory:
+def _reported_run(opened: RunFolder, page: Path) -> ReportedRun:
     diagnosis = diagnose(opened)
     folder, rows = opened.folder.resolve().name, tuple(submission_rows(opened, diagnosis, page))
     if len(rows) < len(opened.run.submissions):
         opened.work.note(f"{len(opened.run.submissions)} submissions, of which {len(rows)} are listed")
     diagnosis = replace(diagnosis, left_out=opened.work.notes)
-    return RunStory(diagnosis.summary.entrant, folder, folder, diagnosis, rows)
+    return ReportedRun(diagnosis.summary.entrant, folder, folder, diagnosis, rows)
 
 
-def _named(stories: Sequence[tuple[RunOrigin, RunStory]], labels: Mapping[str, str]) -> Iterator[RunStory]:
-    """Yield the stories with the names of their entrants, and with labels that no other run of the same task has."""
-    names = name_entrants((origin.author for origin, _ in stories), labels)
+def _named(reported: Sequence[tuple[RunOrigin, ReportedRun]], labels: Mapping[str, str]) -> Iterator[ReportedRun]:
+    """Yield the runs with the names of their entrants, and with labels that no other run of the same task has."""
+    names = name_entrants((origin.author for origin, _ in reported), labels)
     used: Counter[tuple[str, str]] = Counter()
-    for origin, story in stories:
+    for origin, run in reported:
         name = names.by_author[origin.author]
-        diagnosis = with_entrant(story.diagnosis, name)
+        diagnosis = with_entrant(run.diagnosis, name)
         seed = diagnosis.summary.seed
         label = name if seed is None else f"{name}, seed {seed}"
         used[key := (diagnosis.summary.task, label)] += 1
         label = label if used[key] == 1 else f"{label} #{used[key]}"
-        yield replace(story, entrant=name, label=label, diagnosis=diagnosis)
+        yield replace(run, entrant=name, label=label, diagnosis=diagnosis)
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ class SubmissionRow:
     number: int
     kind: str
     canonical: str | None
-    fate: str
+    result: str
     verdict: str
     selected: bool
     consumed: int
@@ -312,7 +312,7 @@ def _row(
         number=submission.number,
         kind=event.kind,
         canonical=event.canonical,
-        fate=fate(event),
+        result=edit_result(event),
         verdict=submission.verdict or ("refunded" if submission.refunded else "none"),
         selected=selected,
         consumed=event.consumed,

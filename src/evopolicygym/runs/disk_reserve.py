@@ -16,7 +16,7 @@ PART: Final = 1 << 20
 
 
 def make(paths: RunPaths) -> None:
-    """Reserve the space if there is enough; a run does not fail for want of it."""
+    """Reserve the space if there is enough. Without it the run continues."""
     with suppress(OSError):
         descriptor = os.open(_path(paths), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:

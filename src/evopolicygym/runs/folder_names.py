@@ -1,5 +1,5 @@
-"""Names of run folders. An agent sees the path of its run, at every level of isolation, so the path of a blind run must
-not tell which task it is."""
+"""Names of run folders. An agent sees the path of its run at every level of isolation, so the path of a blind run must
+not give its task away."""
 
 from __future__ import annotations
 

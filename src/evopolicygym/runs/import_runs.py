@@ -2,7 +2,7 @@
 
 An imported run has run.json and the code of its submissions, and nothing to play again: no ledger, no settings, no
 hidden cases. Its record says where it comes from and what the original did not record. It never shares a board with
-runs of this judge, which isolates, and tells its agents other texts.
+runs of this judge, which isolates policies and gives its agents other texts.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym import __version__
-from evopolicygym import run_record as shape
+from evopolicygym import __version__, run_record
 from evopolicygym.analysis.loading import run_folders
 from evopolicygym.analysis.scores import UNKNOWN_FAMILY
 from evopolicygym.analysis.work_limit import WorkLimit
@@ -66,7 +65,7 @@ def _import(source: Path, folder: Path, programs: WorkLimit) -> ImportResult:
     try:
         run = read_reference_run(source)
         target = folder / _folder_name(run)
-        if (target / shape.NAME).exists():
+        if (target / run_record.NAME).exists():
             return ImportResult(source, target)
         _write(run, source, RunPaths(target), programs)
     except UserError as error:
@@ -102,7 +101,7 @@ def _write(run: ForeignRun, source: Path, paths: RunPaths, programs: WorkLimit) 
 def _store(
     store: CheckpointStore, source: Path, submission: ForeignSubmission, programs: WorkLimit
 ) -> Checkpoint | None:
-    """Store a program; None if it is not there. It is copied twice: the first copy is ours to take the metrics out."""
+    """Store a program; None if it is missing. It is copied twice: the metrics are removed from the first copy."""
     parent, _, name = submission.folder.rpartition("/")
     try:
         with open_folder(source, submission.folder), open_folder(source, parent) as folder:
@@ -131,20 +130,20 @@ def _stored(store: CheckpointStore, program: Path) -> Checkpoint:
             remove_tree(temporary)
 
 
-def _record(run: ForeignRun, source: Path, checkpoints: list[Checkpoint | None]) -> shape.RunRecord:
+def _record(run: ForeignRun, source: Path, checkpoints: list[Checkpoint | None]) -> run_record.RunRecord:
     hashes = [stored.hash if stored else _missing_hash(run, index) for index, stored in enumerate(checkpoints)]
     task, facts = _task_facts(run.env), _fingerprint(run)
     charged = sum(len(submission.cases) for submission in run.submissions)
-    return shape.RunRecord(
-        schema_version=shape.VERSION,
+    return run_record.RunRecord(
+        schema_version=run_record.VERSION,
         evopolicygym=__version__,
         id=f"imported-{run.source_hash[:16]}",
-        status=shape.RunStatus.FINISHED,
+        status=run_record.RunStatus.FINISHED,
         task=task,
-        ids=shape.RunIds(
+        ids=run_record.RunIds(
             splits_id=facts["splits"], comparable_id=fingerprint_id("c", facts), bit_id="imported", fingerprint=facts
         ),
-        options=shape.Options(
+        options=run_record.Options(
             validation_cases=run.validation_cases,
             heldout_cases=run.heldout_cases,
             validate_when="after",
@@ -152,14 +151,16 @@ def _record(run: ForeignRun, source: Path, checkpoints: list[Checkpoint | None])
             stock=True,
             text="brief",
         ),
-        agent=shape.Agent(name=run.agent, model=run.model, seed=run.seed),
-        isolation=shape.IsolationRecord(policy="none", agent="none", agent_network="open", publishable=False),
+        agent=run_record.Agent(name=run.agent, model=run.model, seed=run.seed),
+        isolation=run_record.IsolationRecord(policy="none", agent="none", agent_network="open", publishable=False),
         implementation=run.format,
-        budget=shape.Budget(total=run.budget, charged=charged, remaining=run.budget - charged, refunds=0, refused={}),
+        budget=run_record.Budget(
+            total=run.budget, charged=charged, remaining=run.budget - charged, refunds=0, refused={}
+        ),
         submissions=[_submission(run, index, hashes[index]) for index in range(len(hashes))],
         checkpoints=list(_checkpoints(run, hashes, checkpoints)),
         outcome=_outcome(run, hashes, run.budget - charged),
-        times=shape.Times(
+        times=run_record.Times(
             opened=run.opened,
             closed=run.closed,
             finished=run.closed,
@@ -169,7 +170,9 @@ def _record(run: ForeignRun, source: Path, checkpoints: list[Checkpoint | None])
         ),
         usage=None,
         ledger_head=run.source_hash,
-        imported=shape.ImportedFrom(format=run.format, folder=one_line(source.name), not_recorded=run.not_recorded),
+        imported=run_record.ImportedFrom(
+            format=run.format, folder=one_line(source.name), not_recorded=run.not_recorded
+        ),
     )
 
 
@@ -200,10 +203,10 @@ def _task(env: str) -> tuple[str, Task | None]:
     return f"{UNKNOWN_FAMILY}/{env}", None
 
 
-def _task_facts(env: str) -> shape.TaskFacts:
+def _task_facts(env: str) -> run_record.TaskFacts:
     name, task = _task(env)
     if task is None:
-        return shape.TaskFacts(
+        return run_record.TaskFacts(
             id=name,
             env_id=env,
             version=0,
@@ -213,7 +216,7 @@ def _task_facts(env: str) -> shape.TaskFacts:
             horizon=0,
             failure_return=0.0,
         )
-    return shape.TaskFacts(
+    return run_record.TaskFacts(
         id=task.id,
         env_id=task.env_id,
         version=task.version,
@@ -230,9 +233,9 @@ def _missing_hash(run: ForeignRun, index: int) -> str:
     return hashlib.sha256(f"{run.source_hash} submission {index}".encode()).hexdigest()
 
 
-def _submission(run: ForeignRun, index: int, checkpoint: str) -> shape.SubmissionRecord:
+def _submission(run: ForeignRun, index: int, checkpoint: str) -> run_record.SubmissionRecord:
     submission = run.submissions[index]
-    return shape.SubmissionRecord(
+    return run_record.SubmissionRecord(
         number=index + 1,
         checkpoint=checkpoint,
         cases=submission.cases,
@@ -249,7 +252,7 @@ def _submission(run: ForeignRun, index: int, checkpoint: str) -> shape.Submissio
 
 def _checkpoints(
     run: ForeignRun, hashes: list[str], stored: list[Checkpoint | None]
-) -> Iterator[shape.CheckpointRecord]:
+) -> Iterator[run_record.CheckpointRecord]:
     """Yield each program once. If it was submitted several times, the hidden result of the selected submission counts,
     else that of the last one."""
     positions: dict[str, list[int]] = {}
@@ -259,29 +262,29 @@ def _checkpoints(
         chosen = run.selected if run.selected in indexes else indexes[-1]
         validation = run.submissions[chosen].validation
         copy = stored[indexes[0]]
-        yield shape.CheckpointRecord(
+        yield run_record.CheckpointRecord(
             hash=name,
             files=copy.files if copy else 0,
             bytes=copy.bytes if copy else 0,
             code=None if copy else _no_code(),
-            validation=None if validation is None else shape.Result(returns=[], mean=validation, **NO_RESULT),
+            validation=None if validation is None else run_record.Result(returns=[], mean=validation, **NO_RESULT),
             heldout=_heldout(run) if chosen == run.selected else None,
         )
 
 
-def _no_code() -> shape.Code:
+def _no_code() -> run_record.Code:
     counts = dict.fromkeys(("lines", "functions", "branches", "loops", "depth", "state"), 0)
-    return shape.Code(
+    return run_record.Code(
         bundle=[], bundle_hash=BUNDLE_HASH, tree=None, topology=None, unresolved=[], error=NOT_STORED, **counts
     )
 
 
-def _outcome(run: ForeignRun, hashes: list[str], budget_left: int) -> shape.Outcome:
+def _outcome(run: ForeignRun, hashes: list[str], budget_left: int) -> run_record.Outcome:
     heldout = _heldout(run) if run.selected is not None else None
-    kinds = shape.OutcomeKind
+    kinds = run_record.OutcomeKind
     kind = kinds.JUDGE_FAULT if run.is_fault else kinds.SCORED if heldout else kinds.NO_OK_SUBMIT
     selected = run.selected if kind is kinds.SCORED else None
-    return shape.Outcome(
+    return run_record.Outcome(
         kind=kind,
         submission=None if selected is None else selected + 1,
         checkpoint=None if selected is None else hashes[selected],
@@ -294,13 +297,13 @@ def _outcome(run: ForeignRun, hashes: list[str], budget_left: int) -> shape.Outc
     )
 
 
-def _heldout(run: ForeignRun) -> shape.Result | None:
+def _heldout(run: ForeignRun) -> run_record.Result | None:
     if run.heldout_returns:
         return _result(run.heldout_returns, [], [])
-    return None if run.heldout_mean is None else shape.Result(returns=[], mean=run.heldout_mean, **NO_RESULT)
+    return None if run.heldout_mean is None else run_record.Result(returns=[], mean=run.heldout_mean, **NO_RESULT)
 
 
-def _result(returns: list[float], lengths: list[int], errors: list[str | None]) -> shape.Result:
+def _result(returns: list[float], lengths: list[int], errors: list[str | None]) -> run_record.Result:
     mean = sum(returns) / len(returns)
     std = (sum((value - mean) ** 2 for value in returns) / len(returns)) ** 0.5
-    return shape.Result(returns=returns, lengths=lengths, errors=errors, mean=mean, std=std)
+    return run_record.Result(returns=returns, lengths=lengths, errors=errors, mean=mean, std=std)

@@ -1,4 +1,4 @@
-"""AGENTS.md: what the agent of a run is told. One function for each section; the task's own text comes last."""
+"""AGENTS.md: the instructions for the agent of a run. One function for each section; the task's own text comes last."""
 
 from __future__ import annotations
 

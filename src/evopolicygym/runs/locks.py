@@ -118,8 +118,8 @@ def hidden_cases_lock(cases: CaseSet, label: str, remedy: str, notify: Notify | 
 async def living_agent_lock(
     cases: CaseSet, label: str, remedy: str, notify: Notify | None = None
 ) -> AsyncIterator[None]:
-    """Wait until no process plays hidden cases of this task and splits or waits to, and let none begin until the block
-    is left: by then the agent must be dead. Arguments as of `hidden_cases_lock`."""
+    """Wait until no process plays hidden cases of this task and splits or waits to do so, and let none begin until the
+    block is left. The agent must have ended by then. For the arguments see `hidden_cases_lock`."""
     why = f"no agent starts on {cases.task} while hidden cases of it are played on this machine, or are next"
     with _Claim(cases, CaseUse.AGENT, label) as claim:
         for _ in claim.attempts(why, remedy, notify or to_stderr):

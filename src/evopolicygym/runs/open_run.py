@@ -207,7 +207,7 @@ def _check_new(root: Path, given: dict[str, Any]) -> None:
     except NotADirectoryError:
         raise UserError(f"{root} is not a folder", "Name a new folder with --run.") from None
     if foreign := [name for name in present if name not in RUN_ENTRIES and not name.startswith(".")]:
-        raise UserError(f"{root} holds files that are not of a run ({foreign[0]})", "Name a new folder with --run.")
+        raise UserError(f"{root} holds files of something else ({foreign[0]})", "Name a new folder with --run.")
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def _started(
     task, splits = settings.played_task(make_key, recorded), settings.splits(make_key)
     if opened and read_state(paths.root).phase is RunPhase.OPEN:  # it may have been moved; later no agent sees it
         check_path_is_neutral(paths.root, settings, task, MOVED_REMEDY)
-    context = partial(RunContext, task, splits, videos=settings.films, feedback=settings.feedback)
+    context = partial(RunContext, task, splits, videos=settings.videos, feedback=settings.feedback)
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (
         _logging(paths.logs / "judge.log"),
@@ -307,8 +307,8 @@ def _check_comparable(state: RunState, current_ids: dict[str, Any]) -> None:
 
 
 def bit_id_difference(opened: dict[str, Any], played_on: str, current_ids: dict[str, Any]) -> str:
-    """Return in words how this machine's bit_id differs from the one that episodes were ``played_on``; empty if they
-    are equal, and so must the bits be. ``opened`` are the ids that the run was opened with."""
+    """Return in words how this machine's bit_id differs from the one that episodes were ``played_on``. Empty if they
+    are equal: then returns must be equal to the bit. ``opened`` are the ids that the run was opened with."""
     if played_on == current_ids["bit_id"]:
         return ""
     recorded = {**opened["fingerprint"], **opened.get("machine", {})} if played_on == opened["bit_id"] else {}
@@ -341,16 +341,16 @@ def make_engine(
 ) -> Iterator[Engine]:
     """Start the engine that plays the run's episodes. ``slots`` are given if runs share them, and with Ray the
     ``cluster`` that they belong to."""
-    filming = settings.films is not Videos.NONE
+    with_video = settings.videos is not Videos.NONE
     levels, stock = settings.isolation.levels(), settings.stock
     if settings.engine is EngineName.LOCAL:
-        with LocalEngine(task, settings.jobs, levels, store, filming, stock, slots) as engine:
+        with LocalEngine(task, settings.jobs, levels, store, with_video, stock, slots) as engine:
             yield engine
     elif slots and cluster:
-        with RayEngine(task, cluster, slots, levels, store, filming, stock) as remote:
+        with RayEngine(task, cluster, slots, levels, store, with_video, stock) as remote:
             yield remote
     else:
-        with ray_engine(task, settings.jobs, settings.ray_address, levels, store, filming, stock) as own_cluster:
+        with ray_engine(task, settings.jobs, settings.ray_address, levels, store, with_video, stock) as own_cluster:
             yield own_cluster
 
 
@@ -388,7 +388,7 @@ class _LogFile(logging.FileHandler):
 
 
 class _FirstRecords(logging.Handler):
-    """Passes on the first records of a library: an agent that makes it complain must not fill the disk."""
+    """Forwards the first records of a library: an agent that provokes many of them must not fill the disk."""
 
     def __init__(self, log: logging.Handler) -> None:
         super().__init__()

@@ -65,8 +65,8 @@ def agent_settings(
         "headers": dict(values["headers"] or {}),
         "ca_file": _resolved(values["ca_file"]),
         "replay": _resolved(values["replay"]),
-        "variables": words(values["variables"], "agent_env"),
-        "hosts": words(values["hosts"], "agent_hosts"),
+        "variables": string_list(values["variables"], "agent_env"),
+        "hosts": string_list(values["hosts"], "agent_hosts"),
         "shown": [Path(path).resolve() for path in values["shown"] or ()],
         "prices": _resolved(values["prices"]),
     }
@@ -100,7 +100,7 @@ def given_settings(
     }
 
 
-def words(given: Sequence[str] | None, name: str) -> list[str]:
+def string_list(given: Sequence[str] | None, name: str) -> list[str]:
     """Return a list of strings that a user gave as the option ``name``."""
     listed = () if given is None else given
     if isinstance(listed, str) or not all(isinstance(word, str) for word in listed):

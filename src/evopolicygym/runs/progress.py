@@ -1,4 +1,4 @@
-"""How far a run is: what it is doing, how long that takes, and what its agent has spent by now."""
+"""Report the progress of a run: what it is doing, how long that takes, and what its agent has used."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ HELDOUT_PASSES: Final = 3  # twice the selected checkpoint, once the first
 
 
 class RunWatch:
-    """Looks at a run that this process owns. Times are of playing: those of earlier owners, and since this watch was
-    made."""
+    """Reports the progress of a run that this process owns. Times are those in which a process owned the run: earlier
+    owners, and since this watch was made."""
 
     def __init__(self, judge: Judge) -> None:
         self._judge, self._calls = judge, CallFile(judge.paths.root)
         self._began, self._played_before_s = time.monotonic(), played_s(judge.state)
         self._hidden: tuple[float, int] | None = None  # when hidden scoring began, and how much there was to play
 
-    def look(self) -> RunProgress:
+    def progress(self) -> RunProgress:
         state, activity = self._judge.state, self._judge.activity
         used = live_spending(state, self._calls)
         resource = self._judge.shortage.resource
@@ -115,7 +115,7 @@ def doing(state: RunState, activity: RunActivity | None = None) -> str:
 
 
 def waiting_text(state: RunState, activity: RunActivity, seconds: float) -> str:
-    """Return the error that a run waits out, with the time of the next attempt, so many seconds from now."""
+    """Return the error that a run is waiting out, and the time of the next attempt, which is ``seconds`` from now."""
     error = " ".join(_last_error(state, activity).split())[:ERROR_CHARACTERS] or "another run has to wait"
     return f"{error}; next attempt at {datetime.fromtimestamp(time.time() + seconds):%H:%M:%S}"
 
@@ -123,7 +123,7 @@ def waiting_text(state: RunState, activity: RunActivity, seconds: float) -> str:
 def hidden_left(state: RunState, activity: RunActivity) -> int:
     """Return the hidden episodes until the outcome."""
     played = 0 if state.phase is RunPhase.OPEN else activity.episodes
-    return max(0, scoring.left_to_play(state) - played)
+    return max(0, scoring.remaining_episodes(state) - played)
 
 
 def _last_error(state: RunState, activity: RunActivity) -> str:

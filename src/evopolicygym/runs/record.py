@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, Final
 
-from evopolicygym import run_record as shape
+from evopolicygym import run_record
 from evopolicygym.files import write_json
 from evopolicygym.judge import scoring
 from evopolicygym.judge.events import EpisodeStats, Turned
@@ -17,10 +17,10 @@ from evopolicygym.sandbox.policy.jail import Level
 from evopolicygym.tasks.splits import Split
 
 STATUS = {
-    RunPhase.OPEN: shape.RunStatus.OPEN,
-    RunPhase.CLOSED: shape.RunStatus.CLOSED,
-    RunPhase.SELECTED: shape.RunStatus.CLOSED,
-    RunPhase.FINISHED: shape.RunStatus.FINISHED,
+    RunPhase.OPEN: run_record.RunStatus.OPEN,
+    RunPhase.CLOSED: run_record.RunStatus.CLOSED,
+    RunPhase.SELECTED: run_record.RunStatus.CLOSED,
+    RunPhase.FINISHED: run_record.RunStatus.FINISHED,
 }
 USAGE: Final = {
     "input_tokens": "fresh_input",
@@ -32,10 +32,10 @@ USAGE: Final = {
 }
 AT_LEAST: Final = "at_least"  # names the amounts of a run's usage that are lower bounds
 MESSAGE_LENGTH: Final = 500  # characters of a failed turn's message
-CodeReader = Callable[[str], shape.Code | None]
+CodeReader = Callable[[str], run_record.Code | None]
 
 
-def write(paths: RunPaths, state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.RunRecord:
+def write(paths: RunPaths, state: RunState, head: str, code: CodeReader = lambda _: None) -> run_record.RunRecord:
     """Write run.json, and beside it the hidden results of each case."""
     record = derive(state, head, code)
     write_json(paths.hidden / "validation.json", _by_checkpoint(state.validation))
@@ -44,26 +44,26 @@ def write(paths: RunPaths, state: RunState, head: str, code: CodeReader = lambda
     return record
 
 
-def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> shape.RunRecord:
+def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> run_record.RunRecord:
     """Return the record of a run. ``head`` is the hash of the ledger's last line, ``code`` reads code metrics of a
     checkpoint."""
     assert state.opened is not None and state.opened_at is not None
     facts = state.opened.facts
-    return shape.RunRecord(
-        schema_version=shape.VERSION,
+    return run_record.RunRecord(
+        schema_version=run_record.VERSION,
         evopolicygym=facts["evopolicygym"],
         id=state.opened.run,
         status=STATUS[state.phase],
-        task=shape.TaskFacts(**facts["task"]),
+        task=run_record.TaskFacts(**facts["task"]),
         ids=_ids(state, facts["ids"]),
-        options=shape.Options(
+        options=run_record.Options(
             validation_cases=scoring.count(state, Split.VALIDATION),
             heldout_cases=scoring.count(state, Split.HELDOUT),
             max_candidates=state.opened.max_candidates,
             **facts["options"],
         ),
         name=facts.get("name"),
-        agent=shape.Agent(**facts["agent"]) if facts["agent"] else None,
+        agent=run_record.Agent(**facts["agent"]) if facts["agent"] else None,
         isolation=_isolation(state, facts),
         implementation="+".join(sorted({owner.implementation for owner in state.owned})),
         budget=_budget(state),
@@ -71,7 +71,7 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
         checkpoints=_checkpoints(state, code),
         outcome=_outcome(state),
         times=_times(state),
-        integrity=shape.Integrity(**state.inspected.note) if state.inspected else None,
+        integrity=run_record.Integrity(**state.inspected.note) if state.inspected else None,
         randomness_salt=_salt(state),
         turns=[_turn(turn) for turn in state.turns],
         suspended=_suspension(state),
@@ -81,9 +81,9 @@ def derive(state: RunState, head: str, code: CodeReader = lambda _: None) -> sha
     )
 
 
-def _ids(state: RunState, opened: dict[str, Any]) -> shape.RunIds:
+def _ids(state: RunState, opened: dict[str, Any]) -> run_record.RunIds:
     others = {owner.bit_id: None for owner in state.owned if owner.bit_id not in ("", opened["bit_id"])}
-    return shape.RunIds(**opened, other_bit_ids=list(others))
+    return run_record.RunIds(**opened, other_bit_ids=list(others))
 
 
 def _salt(state: RunState) -> str | None:
@@ -93,14 +93,14 @@ def _salt(state: RunState) -> str | None:
     return state.opened.salt or None
 
 
-def _isolation(state: RunState, facts: dict[str, Any]) -> shape.IsolationRecord:
-    """The lowest level that any owner of the run achieved, or any node that joined it."""
+def _isolation(state: RunState, facts: dict[str, Any]) -> run_record.IsolationRecord:
+    """Return the lowest isolation level of all owners of the run and all nodes that joined it."""
     achieved = (*(owner.level for owner in state.owned), *(joined.node.level for joined in state.joined))
     levels = {Level(level) for level in achieved}
     lowest = max(levels or {Level.NONE}, key=list(Level).index)
     agent = facts["agent_isolation"]
     publishable = Level.NONE not in (lowest, agent["level"])
-    return shape.IsolationRecord(
+    return run_record.IsolationRecord(
         policy=lowest,
         nodes=_nodes(state),
         agent=agent["level"],
@@ -117,14 +117,14 @@ def _policy_residues(state: RunState) -> list[str]:
     return list(dict.fromkeys(texts + [text for node in state.joined for text in node.residues]))
 
 
-def _nodes(state: RunState) -> list[shape.NodeRecord]:
+def _nodes(state: RunState) -> list[run_record.NodeRecord]:
     """Return the nodes that played episodes, each once, in the order in which they came."""
     seen = [node for owner in state.owned for node in owner.nodes] + [joined.node for joined in state.joined]
-    return [shape.NodeRecord(**asdict(node)) for node in {node.id: node for node in seen}.values()]
+    return [run_record.NodeRecord(**asdict(node)) for node in {node.id: node for node in seen}.values()]
 
 
-def _budget(state: RunState) -> shape.Budget:
-    return shape.Budget(
+def _budget(state: RunState) -> run_record.Budget:
+    return run_record.Budget(
         total=state.budget,
         charged=state.charged,
         remaining=state.remaining,
@@ -133,9 +133,9 @@ def _budget(state: RunState) -> shape.Budget:
     )
 
 
-def _submission(submission: Submission) -> shape.SubmissionRecord:
+def _submission(submission: Submission) -> run_record.SubmissionRecord:
     judged = submission.judged
-    return shape.SubmissionRecord(
+    return run_record.SubmissionRecord(
         number=submission.number,
         checkpoint=submission.charged.checkpoint.hash,
         cases=list(submission.charged.cases),
@@ -150,12 +150,12 @@ def _submission(submission: Submission) -> shape.SubmissionRecord:
     )
 
 
-def _checkpoints(state: RunState, code: CodeReader) -> list[shape.CheckpointRecord]:
+def _checkpoints(state: RunState, code: CodeReader) -> list[run_record.CheckpointRecord]:
     """Return the checkpoints in the order of their first submission."""
     submitted = [submission.charged.checkpoint for submission in state.submissions.values()]
     distinct = {checkpoint.hash: checkpoint for checkpoint in submitted}
     return [
-        shape.CheckpointRecord(
+        run_record.CheckpointRecord(
             hash=checkpoint.hash,
             files=checkpoint.files,
             bytes=checkpoint.bytes,
@@ -167,11 +167,11 @@ def _checkpoints(state: RunState, code: CodeReader) -> list[shape.CheckpointReco
     ]
 
 
-def _outcome(state: RunState) -> shape.Outcome | None:
+def _outcome(state: RunState) -> run_record.Outcome | None:
     if state.phase is not RunPhase.FINISHED:
         return None
     winner = state.submissions[state.selected].charged.checkpoint.hash if state.selected else None
-    return shape.Outcome(
+    return run_record.Outcome(
         kind=_kind(state, winner),
         submission=state.selected,
         checkpoint=winner,
@@ -184,16 +184,16 @@ def _outcome(state: RunState) -> shape.Outcome | None:
     )
 
 
-def _kind(state: RunState, winner: str | None) -> shape.OutcomeKind:
+def _kind(state: RunState, winner: str | None) -> run_record.OutcomeKind:
     """Return the kind of outcome. A score that was measured counts even if the judge failed later: otherwise an agent
     that can make it fail (by filling the disk) could have a bad run repeated."""
     if winner:
-        return shape.OutcomeKind.SCORED
+        return run_record.OutcomeKind.SCORED
     if state.closed and (state.closed.reason == JUDGE_FAULTS or state.closed.cause):
-        return shape.OutcomeKind.JUDGE_FAULT
+        return run_record.OutcomeKind.JUDGE_FAULT
     if not agent_worked(state):
-        return shape.OutcomeKind.NEVER_WORKED
-    return shape.OutcomeKind.NO_OK_SUBMIT
+        return run_record.OutcomeKind.NEVER_WORKED
+    return run_record.OutcomeKind.NO_OK_SUBMIT
 
 
 def agent_worked(state: RunState) -> bool:
@@ -203,29 +203,29 @@ def agent_worked(state: RunState) -> bool:
     if not state.opened.facts["agent"] or state.submissions:
         return True
     used_its_hours = state.closed is not None and state.closed.reason == "limit_hours"
-    return used_its_hours or any(shape.turn_worked(turn.failure, turn.usage) for turn in state.turns)
+    return used_its_hours or any(run_record.turn_worked(turn.failure, turn.usage) for turn in state.turns)
 
 
-def _suspension(state: RunState) -> shape.Suspension | None:
+def _suspension(state: RunState) -> run_record.Suspension | None:
     if state.suspended is None or state.suspended_at is None:
         return None
     message = state.suspended.text[-MESSAGE_LENGTH:]
-    return shape.Suspension(reason=state.suspended.reason, since=state.suspended_at, message=message)
+    return run_record.Suspension(reason=state.suspended.reason, since=state.suspended_at, message=message)
 
 
-def _repeat(state: RunState, winner: str | None) -> shape.Repeat | None:
+def _repeat(state: RunState, winner: str | None) -> run_record.Repeat | None:
     if winner is None or state.repeated is None:
         return None
     equal = state.repeated.returns == state.heldout[winner].tally.returns
-    return shape.Repeat.EQUAL if equal else shape.Repeat.NONDETERMINISTIC
+    return run_record.Repeat.EQUAL if equal else run_record.Repeat.NONDETERMINISTIC
 
 
-def _times(state: RunState) -> shape.Times:
+def _times(state: RunState) -> run_record.Times:
     judged = [submission.judged.wall_s for submission in state.submissions.values() if submission.judged]
     validated = [event.wall_s for event in state.validation.values()]
     scored = [event.wall_s for event in state.heldout.values()]
     assert state.opened_at is not None
-    return shape.Times(
+    return run_record.Times(
         opened=state.opened_at,
         closed=state.closed_at,
         finished=state.finished_at,
@@ -235,8 +235,8 @@ def _times(state: RunState) -> shape.Times:
     )
 
 
-def _turn(turn: Turned) -> shape.TurnRecord:
-    return shape.TurnRecord(
+def _turn(turn: Turned) -> run_record.TurnRecord:
+    return run_record.TurnRecord(
         exit_code=turn.exit_code,
         wall_s=turn.wall_s,
         submissions=turn.submissions,
@@ -271,10 +271,10 @@ def _sum_of_known(parts: list[float | None]) -> float | None:
     return sum(values) if values else None
 
 
-def result(played: EpisodeStats | None) -> shape.Result | None:
+def result(played: EpisodeStats | None) -> run_record.Result | None:
     if played is None:
         return None
-    return shape.Result(
+    return run_record.Result(
         returns=list(played.returns),
         lengths=list(played.lengths),
         errors=list(played.errors),

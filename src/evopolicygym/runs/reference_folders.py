@@ -49,9 +49,9 @@ class ForeignSubmission:
 
 @dataclass(frozen=True)
 class ForeignRun:
-    """A run of the reference code. ``source_hash``: of the files that its scores come from. ``cases_id``: what tells
-    its hidden cases from others. ``selected`` is a position in ``submissions``. ``ended``: why the run ended, in its
-    own word."""
+    """A run of the reference code. ``source_hash`` covers the files that its scores come from. ``cases_id`` identifies
+    its hidden cases. ``selected`` is a position in ``submissions``. ``ended``: the reason for its end, in the word of
+    that code."""
 
     format: Literal["reference-0.1", "reference-0.3"]
     source_hash: str
@@ -378,7 +378,7 @@ def _shaped(shape: type[Shape], data: dict[str, Any], folder: Path) -> Shape:
 
 
 def _hash(folder: Path, *names: str) -> str:
-    """Return a hash of files, some of which may be missing; of a single one, its own."""
+    """Return a hash over several files, some of which may be missing; for a single file, the hash of that file."""
     hashes = [
         hashlib.sha256(read_file(folder, name, MAX_JSON_BYTES)).hexdigest() if _is_there(folder, name) else "missing"
         for name in names

@@ -128,8 +128,8 @@ class _Replayer:
 def replay_run(
     paths: RunPaths, state: RunState, jobs: int, isolation: IsolationChoice, given_task: str | None
 ) -> tuple[Replayed, Replayed | None]:
-    """Play the winner on held-out again, and the first submission if it has another result, on any machine. Another
-    bit_id is reported, not refused."""
+    """Play the winner on held-out again, and the first submission if it has another result. This works on any machine;
+    another bit_id is reported, not refused."""
     if state.phase is not RunPhase.FINISHED or state.selected is None or state.opened is None:
         nothing = Replay.NOTHING_TO_REPLAY
         return Replayed(nothing, f"{nothing}: {MEANING[nothing]}"), None

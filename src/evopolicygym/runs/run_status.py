@@ -105,4 +105,4 @@ def _state(root: Path, lines: list[tuple[LedgerLine, bytes]]) -> RunState:
 
 
 def _never_opened(root: Path) -> UserError:
-    return UserError(f"the run in {root} was never opened", "Repeat the command that was to open it.")
+    return UserError(f"the run in {root} was never opened", "Repeat the command that should have opened it.")

@@ -95,7 +95,7 @@ def _suspend(run: OpenRun, suspension: RunSuspended) -> None:
 
 
 class _RunService:
-    """Ends a run that is served, and answers those who asked for its end over the owner's socket."""
+    """Ends a run that is served, and answers the callers that asked for it over the owner's socket."""
 
     def __init__(self, run: OpenRun, queue: SubmissionQueue) -> None:
         self._run, self._queue = run, queue
@@ -131,7 +131,7 @@ class _RunService:
 
     async def score(self) -> None:
         """Play the hidden cases, now that the API is closed."""
-        loop, total = asyncio.get_running_loop(), scoring.left_to_play(self._run.judge.state)
+        loop, total = asyncio.get_running_loop(), scoring.remaining_episodes(self._run.judge.state)
 
         def advance() -> None:
             asyncio.run_coroutine_threadsafe(self._send_progress(total), loop)
@@ -145,7 +145,7 @@ class _RunService:
 
     @asynccontextmanager
     async def reporting_the_end(self) -> AsyncIterator[None]:
-        """Answer those who asked for the end of the run, also if the judge broke on the way."""
+        """Answer the callers that asked to finish the run, also if the judge broke on the way."""
         try:
             yield
         except Exception as error:
@@ -172,24 +172,24 @@ def finish_run(run: OpenRun, advance: scoring.Advance = lambda: None, notify: lo
 
 
 def _finish(run: OpenRun, advance: scoring.Advance, notify: locks.Notify | None) -> None:
-    """Do what is left until the outcome; it may be repeated."""
+    """Do the remaining steps until the outcome. It can be called again after an error."""
     if run.judge.state.phase is RunPhase.CLOSED:  # nothing is written to the workspace once hidden cases are played
-        _remove_films(run)
+        _remove_videos(run)
         workspace.write_closed(run.paths)
     if run.judge.state.phase is not RunPhase.FINISHED:
         run.write_record()
-        with _hidden_cases(run, notify) if scoring.left_to_play(run.judge.state) else nullcontext():
+        with _hidden_cases(run, notify) if scoring.remaining_episodes(run.judge.state) else nullcontext():
             scoring.finish(run.judge, advance, lambda: _inspect(run))
     if run.settings.agent:
         delete_credentials(run.paths, run.settings.agent.name)
     run.write_record()
 
 
-def _remove_films(run: OpenRun) -> None:
-    """Remove the agent's copies of films, which are large: the judge keeps each once, in feedback/."""
+def _remove_videos(run: OpenRun) -> None:
+    """Remove the agent's copies of videos, which are large. The judge keeps one copy of each in feedback/."""
     for submitted in run.judge.state.submissions.values() if run.settings.feedback is FeedbackLevel.VIDEO else ():
         try:
-            delivery.remove_large_files(run.paths.feedback / submitted.name, run.paths.workspace, delivery.FILMS)
+            delivery.remove_large_files(run.paths.feedback / submitted.name, run.paths.workspace, delivery.VIDEO_FILES)
         except delivery.DeliveryFailed as error:
             log.warning("%s", error)
 

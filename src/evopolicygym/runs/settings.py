@@ -111,8 +111,8 @@ class EngineName(StrEnum):
 
 
 class ValidateWhen(StrEnum):
-    """When hidden cases are played: after the agent has ended. Earlier versions could validate eagerly, in idle time;
-    their runs can still be read, and what remains of them is played afterwards."""
+    """When hidden cases are played: after the agent has ended. Earlier versions could also play them while the agent
+    was idle; their runs can still be read, and their remaining cases are played afterwards."""
 
     AFTER = "after"
     EAGER = "eager"
@@ -167,8 +167,8 @@ class AgentSettings(StrictModel):
         return _validated(cls, values, called)
 
     def behaviour(self) -> dict[str, Any]:
-        """Return the settings beside program, model and options that can change what the agent does, where they are not
-        the default ones: they make another entrant. A limit that was removed is "none"."""
+        """Return the settings beside program, model and options that can change what the agent does, where they differ
+        from the default: they make another entrant. A limit that was removed is "none"."""
         values = self.model_dump(mode="json", include=set(BEHAVIOUR))
         return {
             name: "none" if value is None else value
@@ -188,7 +188,8 @@ class AgentSettings(StrictModel):
 
 class RunSettings(StrictModel):
     """Settings with every default written out. A run without an agent is served, and played by a person. ``name`` is
-    the entrant's in tables and figures; it changes no id. Without one it is the agent's with its model."""
+    the name of the entrant in tables and figures; it changes no id. Without it, the entrant is named after the agent
+    and its model."""
 
     name: str | None = Field(None, max_length=MAX_ENTRANT_NAME)
     task: str = Field(max_length=MAX_NAME)
@@ -239,17 +240,17 @@ class RunSettings(StrictModel):
         if self.is_blind and self.feedback is FeedbackLevel.VIDEO:
             raise UserError(
                 "a video would show what the blind text hides",
-                "Choose feedback trajectory (--video films for you alone), or another text.",
+                "Choose feedback trajectory (--video records videos for you alone), or another text.",
             )
         if self.variant is Variant.DISGUISED and self.text is not TextLevel.BLIND:
             raise UserError(
-                f"a disguised task has no text {self.text}: it would tell what the disguise hides",
+                f"a disguised task has no text {self.text}: it would reveal what the disguise hides",
                 "Leave the text out, or choose blind.",
             )
 
     @property
-    def films(self) -> Videos:
-        """Which train episodes are filmed: at feedback level video all of them."""
+    def videos(self) -> Videos:
+        """The train episodes that are recorded as video: all of them at feedback level video."""
         return Videos.ALL if self.feedback is FeedbackLevel.VIDEO else self.video
 
     @classmethod
@@ -290,7 +291,7 @@ class RunSettings(StrictModel):
         return generated(played, load_key(self.seal_key, make_key), draw)
 
     def conditions(self) -> dict[str, str]:
-        """Return text, own models and feedback where they differ from those of runs before they could be chosen. The
+        """Return text, own models and feedback where they differ from the only values that early runs could have. The
         variant is not among them: it is a fact of the task that is played."""
         names = ("text", "own_models", "feedback")
         return {name: value for name in names if (value := getattr(self, name)) != UNSTATED[name]}
@@ -302,11 +303,11 @@ class RunSettings(StrictModel):
     def differences(self, other: RunSettings) -> list[str]:
         """Return in words how settings differ, apart from those that may change when a run is resumed."""
         both = (self, other)
-        mine, theirs = (flatten(settings.model_dump(mode="json", exclude=set(MAY_DIFFER))) for settings in both)
+        own, others = (flatten(settings.model_dump(mode="json", exclude=set(MAY_DIFFER))) for settings in both)
         return [
-            f"{name} is {mine.get(name)!r} there, {theirs.get(name)!r} here"
-            for name in {**mine, **theirs}
-            if mine.get(name) != theirs.get(name)
+            f"{name} is {own.get(name)!r} there, {others.get(name)!r} here"
+            for name in {**own, **others}
+            if own.get(name) != others.get(name)
         ]
 
 

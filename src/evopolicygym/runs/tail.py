@@ -126,7 +126,8 @@ class RunTail:
             yield self._left_out(at, f"({line.kind}) makes no sense")
 
     def _left_out(self, at: float, why: str) -> TailEvent:
-        """Return a note about a line. Raises UserError where there are so many that the file is no ledger."""
+        """Return a note about a line that cannot be read. Raises UserError for too many of them: the file is no
+        ledger."""
         self._bad_lines += 1
         if self._bad_lines > MAX_BAD_LINES:
             raise UserError(
@@ -209,7 +210,7 @@ class RunTail:
 
     def _client_events(self) -> Iterator[TailEvent]:
         """Read the client's own output, for agents whose calls are not recorded. It has no times: when a whole run is
-        read at once, a text is put behind the submission that it names."""
+        read at once, a text is placed after the submission that it names."""
         for turn in range(1, min(self._turn, MAX_TURNS) + 1):
             name = f"logs/agent/turn_{turn:03}.out"
             file = self._outputs.setdefault(turn, GrowingFile(self._root, name, MAX_LINE_BYTES))

@@ -138,7 +138,7 @@ def check_grants(settings: RunSettings, given: Mapping[str, Any], words: Sequenc
 
 def check_task_is_given(settings: RunSettings, given: str | None) -> None:
     """Raise UserError for a run whose task is not an installed one, unless the caller names a task, too: its code runs
-    with all rights of the caller. Whether both are the same task is checked by `open_run.resume_settings`."""
+    with all rights of the caller. `open_run.resume_settings` checks that both are the same task."""
     if given is None and not is_installed_task(settings.task):
         raise UserError(
             f"the task of this run is {settings.task}: code from outside of EvoPolicyGym, which runs without a "

@@ -151,7 +151,7 @@ def _budget(lines: list[LedgerLine]) -> Iterator[str]:
 
 
 def _impossible(state: RunState, event: Event) -> Iterator[str]:
-    """Yield why no judge would have written this event in this state."""
+    """Yield reasons why no judge would have written this event in this state."""
     match event:
         case Opened() if state.opened is not None:
             yield "opens the run a second time"
@@ -219,7 +219,7 @@ def _feedback_status(paths: RunPaths, state: RunState) -> str:
 
 
 def _bytes(folder: Path) -> int:
-    """Return the size of a folder's files, sparse ones with all that is read of them."""
+    """Return the size of a folder's files. Sparse files count with their full length, since all of it would be read."""
     try:
         paths = list_files(folder.parent, folder.name, feedback.MAX_FILES, feedback.MAX_DEPTH)
         return sum(os.lstat(folder / path).st_size for path in paths)
@@ -256,7 +256,8 @@ def _settings(paths: RunPaths, state: RunState) -> Iterator[str]:
 
 
 def _agent_isolation(settings: RunSettings, recorded: dict[str, Any]) -> Iterator[str]:
-    """Compare the isolation of the agent with what was asked for: a run is published by what the ledger says."""
+    """Compare the recorded isolation of the agent with the requested one: whether a run is publishable follows from the
+    ledger."""
     if settings.agent is None:
         return
     chosen = {"level": settings.agent.isolation, "network": str(settings.agent.network)}

@@ -54,7 +54,7 @@ class Stop(Exception):
 
 
 class RunIsClosed(Stop):
-    """There is no server any more, for good."""
+    """The run is closed: its server will not come back."""
 
 
 def main() -> int:
@@ -103,7 +103,7 @@ def check_cases(cases: str) -> str:
 
 
 def submit(cases: str | None, as_json: bool) -> int:
-    """Finish an interrupted submission first; a call with the same cases means that same submission."""
+    """Finish an interrupted submission first. A call with the same cases as that one continues it."""
     pending = read_pending()
     if pending is None and cases is None:
         raise Stop(REFUSED, "nothing to wait for: name the train cases to submit for, such as 0-7 (see --help)")
@@ -172,7 +172,7 @@ def post(pending: dict[str, Any]) -> dict[str, Any]:
 
 
 def call(method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None) -> tuple[int, str]:
-    """Send a request until it is answered. A restarting server may get another address, which door.json has."""
+    """Send a request until it is answered. A server that restarts may get another address, which door.json holds."""
     began, reported = time.monotonic(), False
     while True:
         code, text = attempt(urllib.request.Request(api() + path, body, headers or {}, method=method))
@@ -254,7 +254,8 @@ def spread(summary: dict[str, Any]) -> str:
 
 
 def show_cases(summary: dict[str, Any]) -> None:
-    """Print each case, or of many the quantiles and the worst. At feedback level score there are none to print."""
+    """Print each case; with many cases, quantiles and the worst ones. At feedback level score there are none to
+    print."""
     returns = summary.get("returns", [])
     numbers = list(range(len(returns)))
     if len(returns) > EACH_CASE:
@@ -280,7 +281,7 @@ def show_change(change: dict[str, Any]) -> None:
 
 
 def show_failures(summary: dict[str, Any]) -> None:
-    """Print the first failures; with many, those of a kind in one line."""
+    """Print the first failures. With many, failures of one kind share a line."""
     failures = summary["errors"]
     for failure in failures[:10]:
         where = "load" if failure["episode"] is None else f"episode {failure['episode']}"

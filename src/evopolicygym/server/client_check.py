@@ -40,8 +40,8 @@ class WrongAction(Exception):
 
 
 def check_policy(folder: str, info: dict[str, Any]) -> str:
-    """Let a process of its own try the policy in ``folder``/system; print how that went and the end of what the policy
-    printed. Returns what is wrong, else nothing."""
+    """Try the policy in ``folder``/system in a child process. Print the result and the end of what the policy printed.
+    Return what is wrong, or an empty text."""
     request = json.dumps([folder, info["env_meta"], info["resource_limits"]]).encode()
     with tempfile.TemporaryFile() as printed, tempfile.TemporaryFile() as result:
         command = [sys.executable, "-B", os.path.abspath(__file__), str(result.fileno())]

@@ -59,7 +59,7 @@ class SubmissionQueue:
             raise
 
     def is_executing(self, number: int) -> bool:
-        """Return whether a submission still runs; it ends when its feedback is delivered, not with the verdict."""
+        """Return whether a submission still runs. It ends when its feedback is delivered, not with the verdict."""
         return number in self._work
 
     async def ended(self, number: int) -> Submission:
@@ -72,20 +72,21 @@ class SubmissionQueue:
         await asyncio.to_thread(self._judge.refused, refusal)
 
     async def close(self, reason: str) -> None:
-        """Accept nothing more, wait for what runs, and close the run."""
+        """Accept nothing more, wait for the running submission, and close the run."""
         await self.drain()
         await asyncio.to_thread(scoring.close, self._judge, reason)
         await asyncio.to_thread(self._episodes.shutdown)
 
     async def drain(self) -> None:
-        """Accept nothing more, and wait for what runs."""
+        """Accept nothing more, and wait for the running submission."""
         self._closing = True
         async with self._accepting:
             for work in list(self._work.values()):
                 await asyncio.shield(work)
 
     def stop(self) -> None:
-        """End the thread of the episodes once it is idle, whether or not the run was closed. A pause ends now."""
+        """End the thread of the episodes once it is idle, whether or not the run was closed. A pause for a shortage
+        ends now."""
         self._stopped.set()
         self._episodes.shutdown(wait=False)
 

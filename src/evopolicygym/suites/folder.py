@@ -123,8 +123,8 @@ def check_unchanged(folder: SuiteFolder, planned: Iterable[PlannedRun]) -> None:
 
 
 def _differences(root: Path, settings: RunSettings) -> list[str]:
-    """Return how settings differ. A run whose settings cannot be read has no differences: it fails by itself, and the
-    other runs continue."""
+    """Return how settings differ. A run whose settings cannot be read has no differences: that run fails when it
+    starts, and the other runs continue."""
     try:
         return RunSettings.read(root).differences(settings) + _other_cases(root, settings)
     except UserError:

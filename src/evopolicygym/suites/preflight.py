@@ -39,7 +39,7 @@ from evopolicygym.tasks.registry import find_task
 from evopolicygym.tasks.simulator import HEADLESS
 
 AskModel = Callable[[AgentSettings], Turn]
-RUN_BYTES: Final = 32 << 20  # of a run without videos, if no finished one tells
+RUN_BYTES: Final = 32 << 20  # of a run without videos, if there is no finished one to measure
 MEASURED_RUNS: Final = 20
 MEASURED_FILES: Final = 20_000
 TASKS_TIMEOUT_S: Final = 300.0  # for all tasks; a cold disk is slow
@@ -143,7 +143,7 @@ def _price(setup: AgentSetup) -> str:
     price = prices.price_of(setup.settings.model, setup.prices)
     if price:
         return f"${price.input:g} in and ${price.output:g} out per million tokens ({price.as_of})"
-    return "price unknown"
+    return "price unknown: name it in a file of prices (`evopolicygym docs agents`)"
 
 
 def _answer(turn: Turn) -> str:

@@ -160,8 +160,8 @@ class Scheduler:
             yield self._processes[row.run]
 
     def _lacks_disk(self) -> bool:
-        """Whether the disk of the suite is nearly full: then no run starts. Runs that are at work pause by
-        themselves, but cannot write so to their logs; the user is told here."""
+        """Whether the disk of the suite is nearly full: then no run starts. Running ones pause by themselves but cannot
+        log it, so the user is warned here."""
         if disk_usage(self._folder.root).free < LEAST_DISK:
             self.shortage.begin(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
         return not self.shortage.is_over()

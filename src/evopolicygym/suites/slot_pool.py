@@ -22,7 +22,7 @@ from evopolicygym.suites.call_gate import CallGate, CallRate
 
 @dataclass(frozen=True)
 class SlotsWanted:
-    """How many slots the run wants to hold. ``urgent`` for train submissions, whose agent waits."""
+    """A run's request for slots. ``urgent`` for train submissions, whose agent waits."""
 
     count: int
     urgent: bool

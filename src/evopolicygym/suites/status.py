@@ -249,7 +249,7 @@ def _progress(root: Path, is_running: bool, attempt: Attempt | None) -> dict[str
         "charged": state.charged,
         "submissions": len(state.submissions),
         "best": max(means, default=None),
-        "hidden_left": scoring.left_to_play(state),
+        "hidden_left": scoring.remaining_episodes(state),
         "comparable_id": state.opened.facts["ids"]["comparable_id"],
         "phase": PHASES[state.phase],
         "tokens": used.tokens,

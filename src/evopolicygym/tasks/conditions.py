@@ -1,6 +1,5 @@
-"""Conditions of a run beside its budget: what the agent is told, may do and gets back, and which variant it plays.
-
-Each is a setting of a run, and part of its comparable_id."""
+"""Conditions of a run beside its budget: what the agent reads, may do and gets back, and which variant it plays. Each
+is a setting of a run, and part of its comparable_id."""
 
 from __future__ import annotations
 
@@ -12,7 +11,7 @@ from typing import Final
 
 
 class TextLevel(StrEnum):
-    """How much an agent is told about its task: about as much as in the paper, all we know, or the spaces alone."""
+    """How much an agent reads about its task: about as much as in the paper, all we know, or the spaces alone."""
 
     BRIEF = "brief"
     FULL = "full"

@@ -55,7 +55,7 @@ def render(task: Task, observation: Schema, action: Schema) -> str:
 
 
 def _brief(task: Task, observation: Schema, action: Schema) -> Iterator[str]:
-    """Yield what an agent of the paper was told: a sentence for each part, and the spaces."""
+    """Yield what an agent of the paper could read: a sentence for each part, and the spaces."""
     text = brief_text(task)
     yield f"# {task.id}"
     origin = _origin(task)
@@ -149,7 +149,7 @@ def _join(*parts: str) -> str:
 
 
 def _changed_rules(task: Task) -> str:
-    """Return the notice of a shifted task. It tells that rules have changed, never which."""
+    """Return the notice of a shifted task. It says that rules have changed, never which."""
     return CHANGED_RULES if task.view.variant is Variant.SHIFTED else ""
 
 

@@ -305,7 +305,7 @@ def _requires(env: Any) -> tuple[str, ...]:
 
 
 def _make_environment(task: Task) -> Any:
-    """Make the environment. Raises LookupError if it is not registered; its own errors pass through."""
+    """Make the environment. Raises LookupError if it is not registered, and the environment's own errors."""
     import gymnasium
 
     try:

@@ -33,7 +33,7 @@ class FailureReturn:
 
 @dataclass(frozen=True)
 class BriefText:
-    """One sentence for each part of a task: what an agent of the paper was told."""
+    """One sentence for each part of a task: the text that an agent of the paper could read."""
 
     objective: str
     observation: str
@@ -107,8 +107,8 @@ class Task:
 
     @property
     def shown_horizon(self) -> int:
-        """The horizon that an agent is told: of a disguised task one of the next round numbers above it, drawn by the
-        key."""
+        """The horizon that an agent reads. For a disguised task it is one of the next round numbers above the true one,
+        drawn by the key."""
         if self.view.variant is not Variant.DISGUISED:
             return self.horizon
         drawn = hmac.digest(self.view.key, f"shown horizon|{self.id}".encode(), "sha256")[0]
@@ -135,8 +135,8 @@ class Task:
             )
 
     def names(self) -> frozenset[str]:
-        """Return the names that tell which task this is, in lower case: its own, its environment's in several
-        spellings, its family and its packages."""
+        """Return the names that give this task away, in lower case: its own, its environment's in several spellings,
+        its family and its packages."""
         environment = self.env_id.rpartition("/")[2].rpartition(":")[2].partition("-v")[0]
         own = (self.id.rpartition("/")[2], environment, re.sub(r"(?<=[a-z])(?=[A-Z])", "-", environment))
         spelled = (name.replace("-", between) for name in own for between in ("-", "_", " ", ""))

@@ -126,7 +126,7 @@ for address in (("169.254.169.254", 80), ("1.1.1.1", 443), ("1.1.1.1", 53)):
 
 @pytest.mark.parametrize("level", [AgentLevel.A, pytest.param(AgentLevel.B, marks=pytest.mark.slow), AgentLevel.NONE])
 def test_a_simulator_cannot_be_downloaded(testbed, level, tmp_path):
-    """From an index on this machine, so that without a jail it can."""
+    """The index is on this machine, so that the download works without a jail."""
     wheel = tmp_path / "simple" / "gymnasium" / "gymnasium-9.9-py3-none-any.whl"
     wheel.parent.mkdir(parents=True)
     _write_wheel(wheel)

@@ -84,7 +84,7 @@ def plant(folder: Path, module: str = "gymnasium") -> Path:
 
 @pytest.fixture
 def installation(tmp_path):
-    """Of a Python, with simulators that have no business there."""
+    """Make an installation of Python that has simulators in it."""
     root = tmp_path.resolve() / "python"
     (root / "lib" / "python3.12").mkdir(parents=True)
     (root / "lib" / "python3.12" / "os.py").write_text("ours = True\n")

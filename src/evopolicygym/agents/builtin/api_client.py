@@ -32,8 +32,8 @@ class ServerUnreachable(Exception):
 
 @dataclass(frozen=True)
 class SubmitResult:
-    """How one submission ended. ``returns`` is empty if the policy did not load. At feedback level score each
-    is the mean, which is all that is told."""
+    """The result of one submission. ``returns`` is empty if the policy did not load. At feedback level score, each of
+    them is the mean, since nothing else is known."""
 
     submit_id: str
     status: str

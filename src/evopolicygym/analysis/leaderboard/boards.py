@@ -54,16 +54,16 @@ def conditions(fingerprint: Fingerprint) -> dict[str, Any]:
     return stated | {"variant": stated["variant"]["name"]}  # its key is another one for each task
 
 
-def differences(this: Fingerprint, other: Fingerprint) -> list[str]:
+def differences(first: Fingerprint, second: Fingerprint) -> list[str]:
     """List differences that can change a score, as ``budget: 64, not 128``. The machine changes only last bits."""
-    mine, theirs = (_flat_facts(fingerprint) for fingerprint in (this, other))
-    names = [name for name in {**mine, **theirs} if name.split(".")[0] != MACHINE_FIELD]
+    facts, others = _flat_facts(first), _flat_facts(second)
+    names = [name for name in {**facts, **others} if name.split(".")[0] != MACHINE_FIELD]
     pairs = [
-        (name, mine.get(name, ABSENT), theirs.get(name, ABSENT))
+        (name, facts.get(name, ABSENT), others.get(name, ABSENT))
         for name in names
-        if not name.startswith(f"{VARIANT}.") or (name in mine and name in theirs)  # else the variants differ
+        if not name.startswith(f"{VARIANT}.") or (name in facts and name in others)  # else the variants differ
     ]
-    return [f"{_short(name)}: {_short(here)}, not {_short(there)}" for name, here, there in pairs if here != there]
+    return [f"{_short(name)}: {_short(fact)}, not {_short(other)}" for name, fact, other in pairs if fact != other]
 
 
 def _flat_facts(fingerprint: Fingerprint) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def share_of_first(drawn: Matrix) -> list[float]:
 
 def shrunk(shares: Sequence[float], least: float) -> list[float]:
     """Move shares towards equal ones until none is above 1 - ``least``: the chance that all of so few observations
-    speak for an entrant that is no better."""
+    favour an entrant that is no better."""
     count = len(shares)
     if count == 1:
         return [1.0]

@@ -67,9 +67,9 @@ class _NodeState:
 
 
 class RayCluster:
-    """Use as a context manager. Without an address a Ray is started on this machine, and ended again.
-
-    A worker is named by its slot, a number that is never used again. At most ``most`` workers are started."""
+    """A Ray cluster with its workers. Use it as a context manager. Without an address it starts a Ray on this machine,
+    and ends it again. A worker is named by its slot, a number that is never used again. At most ``most`` workers are
+    started."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class RayCluster:
 
     @property
     def total(self) -> int:
-        """How many workers were started, those that are gone included."""
+        """The number of workers that were started, including those that have ended."""
         return len(self._actors)
 
     @property

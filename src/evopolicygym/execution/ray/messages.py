@@ -45,7 +45,7 @@ class EngineConfig:
 
 @dataclass(frozen=True)
 class RemoteRequest:
-    """To a worker: play the episodes; without episodes, load the checkpoint; without a checkpoint, only start the
+    """Request to a worker: play the episodes; without them, load the checkpoint; without a checkpoint, only start the
     engine. ``config`` is the key of an EngineConfig."""
 
     config: str
@@ -65,7 +65,7 @@ class EngineInfo:
 
 @dataclass(frozen=True)
 class RemoteReply:
-    """From a worker. ``needs`` names what it must be sent first; ``refused`` says why it does not play at all;
+    """Reply of a worker. ``needs`` names what it must be sent first; ``refused`` says why it does not play at all;
     ``answers`` and ``recordings`` are in the order of the episodes."""
 
     node: Node | None = None

@@ -64,7 +64,7 @@ class ReplayUpstream:
         recorded: The folder of the recorded run.
         root: The folder of this run. Where recorded answers name the recorded run's folder, they get this one.
         secrets: Values that were redacted from the recording, by name, as they are in this run.
-        speed: How many times faster than recorded answers come. ``inf`` does not wait at all.
+        speed: Speed of the answers, as a multiple of the recorded one. ``inf`` does not wait at all.
         on_divergence: Called once, in the gateway's thread, when a call was not recorded.
 
     Raises:

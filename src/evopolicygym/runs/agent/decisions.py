@@ -63,8 +63,8 @@ class CloseRun:
 
 @dataclass(frozen=True)
 class SuspendRun:
-    """Decision: stop for this reason, which is not the agent's doing, and keep the run as it is. ``is_seen``: the judge
-    saw the trouble itself, or the agent never worked and has nothing to hide."""
+    """Decision: stop for a reason that is not the agent's fault, and keep the run as it is. ``is_seen``: the judge saw
+    the trouble itself, or the agent never worked and so cannot gain by it."""
 
     reason: str
     is_seen: bool = True
@@ -87,14 +87,14 @@ def decide(state: RunState, limits: AgentLimits) -> CloseRun | SuspendRun | Prom
     turns = _without_unseen_trouble(state, state.turns[state.turns_before :])
     end = _end(state, turns, limits.retries) or PromptAgent(session_to_continue(state.turns), _wait_s(turns))
     if isinstance(end, SuspendRun) and not end.is_seen and state.idle_suspensions >= UNSEEN_SUSPENSIONS:
-        return CloseRun(AGENT_FAILED)  # its word is all there is, again and again
+        return CloseRun(AGENT_FAILED)  # only the agent reports the trouble, again and again
     return end
 
 
 def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspended:
     """Return the error that ends the process of a suspended run: what happened, what is kept, what to do."""
     reason = decision.reason
-    what, remedy = SUSPENDED[reason]
+    text, remedy = SUSPENDED[reason]
     unseen = (
         ""
         if decision.is_seen
@@ -106,7 +106,7 @@ def suspension(decision: SuspendRun, state: RunState, root: Path) -> RunSuspende
     return RunSuspended(
         reason,
         cause,
-        f"the run in {root} is suspended ({reason}): {what}.{f' Its last error: {one_line(cause)}' if cause else ''}\n"
+        f"the run in {root} is suspended ({reason}): {text}.{f' Its last error: {one_line(cause)}' if cause else ''}\n"
         f"{state.charged} of {state.budget} training episodes are used. Everything is kept, and nothing is scored."
         f"{unseen}",
         f"{remedy}, then continue: evopolicygym run --resume {folder}\n"
@@ -130,7 +130,7 @@ def last_session(turns: Sequence[Turned]) -> str | None:
 
 
 def _end(state: RunState, turns: Sequence[Turned], retries: int) -> CloseRun | SuspendRun | None:
-    """Return how the run ends now, None if it does not. ``turns`` are those since the last suspension."""
+    """Return how the run ends now; None if it continues. ``turns`` are those since the last suspension."""
     if not turns:
         return None
     if turns[-1].stop:
@@ -152,7 +152,7 @@ def _end(state: RunState, turns: Sequence[Turned], retries: int) -> CloseRun | S
 
 
 def _without_unseen_trouble(state: RunState, turns: Sequence[Turned]) -> Sequence[Turned]:
-    """Return the turns, in which trouble that the gateway did not see counts as a failure of the client."""
+    """Return the turns; trouble that the gateway did not see becomes a failure of the client."""
     if not agent_worked(state):
         return turns
     kinds = OUTSIDE | {FailureKind.TIMEOUT}
@@ -165,13 +165,13 @@ def _without_unseen_trouble(state: RunState, turns: Sequence[Turned]) -> Sequenc
 
 
 def _gateway_saw_trouble(turn: Turned) -> bool | None:
-    """Return whether calls of the turn failed for what is not the agent's doing; None without the gateway."""
+    """Return whether calls of the turn failed through no fault of the agent; None without the gateway."""
     return None if turn.calls is None else bool(turn.calls.get("trouble"))
 
 
 def _fruitless_turns(turns: Sequence[Turned], earlier: int, failed: bool | None) -> int:
-    """Count the last consecutive turns without a new submission: those that failed, or did not, or (None) both.
-    Failures that are not the agent's are skipped. ``earlier``: submissions before these turns."""
+    """Count the last consecutive turns without a new submission: the failed ones, the others, or (``failed`` is None)
+    both. Failures that are not the agent's are skipped. ``earlier``: submissions before these turns."""
     count, submissions_before = 0, [earlier, *(turn.submissions for turn in turns)]
     for turn, before in zip(reversed(turns), reversed(submissions_before[:-1]), strict=True):
         if turn.submissions > before:

@@ -1,7 +1,7 @@
-"""Let an agent reach its model through the gateway: which servers it needs, and what a turn used by its count.
+"""Connect an agent to its model through the gateway: choose the servers, and count what each turn used.
 
 The gateway is used if the client can be sent to another address and has an API key. A client that is logged in without
-a key talks to its provider itself, through the proxy of its sandbox.
+a key connects to its provider itself, through the proxy of its sandbox.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def model_routes(client: Client, settings: AgentSettings) -> tuple[ModelRoute, .
 
 
 def client_keys(client: Client, settings: AgentSettings) -> dict[str, str]:
-    """Return the keys of a client that are set here. A replay needs none, and gets none: each has a value that opens
-    nothing. Without any, the first one of the model's vendor counts as set in a replay, and for a server of the user's
-    own (Ollama, llama.cpp, vLLM), which may do without keys."""
+    """Return the keys of a client that are set here. A replay needs none, so each gets a worthless value. If none is
+    set, the first key of the model's vendor counts as set in a replay and for a server of the user's own (Ollama,
+    llama.cpp, vLLM), which may need no key."""
     keys = {name: value for name in client.keys if (value := os.environ.get(name))}
     if settings.replay is None and (keys or not _is_keyless(client, settings)):
         return keys
@@ -103,8 +103,8 @@ def _is_keyless(client: Client, settings: AgentSettings) -> bool:
 
 
 def with_recorded_address(settings: AgentSettings) -> AgentSettings:
-    """Return the settings with the model's address in the recorded run, which some clients must be told. In a replay
-    it is not connected to."""
+    """Return the settings with the model's address from the recorded run: some clients need an address, although a
+    replay does not connect to it."""
     if settings.replay is None or settings.base_url:
         return settings
     agent = load(settings.replay).agent
@@ -126,8 +126,8 @@ def check_replay(client: Client, settings: AgentSettings) -> None:
 
 
 def _routes_of_command(client: Client, settings: AgentSettings) -> tuple[ModelRoute, ...]:
-    """Return the routes of a command, whose keys --agent-env names. With --model-url there may be one key, that of this
-    server: a second one would have to go to the wrong server, or to the agent itself."""
+    """Return the routes of a command, whose keys --agent-env names. With --model-url only the key of that server is
+    allowed: a second key would go to the wrong server, or to the agent itself."""
     keys = [(vendor, name) for vendor in client.vendors for name in vendor.keys if name in settings.variables]
     if settings.base_url and len(keys) > 1:
         names = " and ".join(name for _, name in keys)

@@ -48,8 +48,8 @@ class AgentLimit:
 
 @dataclass(frozen=True)
 class AgentLimits:
-    """All limits of an agent; None is no limit. ``retries`` (of a turn that failed because of the provider) and
-    ``silent_minutes`` (of a turn) limit a provider or client in trouble, not the agent."""
+    """All limits of an agent; None is no limit. ``retries`` (after turns that failed because of the provider) and
+    ``silent_minutes`` (within a turn) limit waiting for a provider or client in trouble, not the agent's work."""
 
     turns: int | None = None
     hours: float | None = 24.0
@@ -186,8 +186,8 @@ class TurnWatch:
         return TurnFailure(FailureKind.TIMEOUT, f"it said nothing for {minutes:g} minutes") if is_silent else None
 
     def _limit_is_hit(self, progress: TurnProgress) -> TurnFailure | None:
-        """Return the failure of a turn at a limit of tokens or dollars, as far as the client reports them during the
-        turn."""
+        """Return the failure of a turn that has reached a limit of tokens or dollars, as far as the client reports them
+        during the turn."""
         began = time.monotonic()
         if progress.read_turn is None or not self._limits.is_metered or began < self._metered_at + self._pause_s:
             return None

@@ -70,7 +70,8 @@ async def play_agent(
 async def _play(
     run: OpenRun, agent: PlayableAgent, rate_limits: RateLimitGroup, api_url: str, is_last_try: bool
 ) -> str:
-    """Run the loop in a thread, and end the agent with it, whatever ends first. Return why the run closes."""
+    """Run the loop in a thread, and stop the agent when it ends or is cancelled. Return the reason that closes the
+    run."""
     try:
         runner = agent.make_runner(run.paths, api_url, rate_limits)
     except home.HomeUnusable as error:
@@ -157,7 +158,8 @@ class AgentLoop:
 
 
 def turn_request(state: RunState, limits: AgentLimits, session: str | None, must_end: MustEnd) -> TurnRequest:
-    """Return the next turn: the opening prompt, or the one to continue, which names a failed turn an interruption."""
+    """Return the next turn: with the opening prompt, or with the one to continue. After a failed turn the prompt
+    mentions an interruption."""
     remaining = limits.remaining(state.turns)
     if not state.turns:
         text = prompts.opening(state.budget, remaining)

@@ -41,13 +41,13 @@ class AgentPipe(io.RawIOBase):
             self._poll.register(descriptor, select.POLLIN)
 
     def close_agent_end(self) -> None:
-        """Close our copy of the agent's side; call it once the agent has its own."""
+        """Close our copy of the agent's end. Call it once the agent has its own copy."""
         if self.agent_end >= 0:
             os.close(self.agent_end)
             self.agent_end = -1
 
     def end(self) -> None:
-        """Let the reader have what is in the pipe now, and then the end of the stream."""
+        """End the stream for the reader, after what is in the pipe now."""
         os.eventfd_write(self._wake, 1)
 
     def readable(self) -> bool:
@@ -208,8 +208,7 @@ class StreamCopy:
 
 
 def open_plain(path: Path) -> IO[bytes]:
-    """Open a file of the run for reading; an empty one if it is missing. Links are not followed, pipes not waited
-    for."""
+    """Open a file of the run for reading; an empty one if it is missing. It follows no link and waits for no pipe."""
     descriptor = _opened(path, os.O_RDONLY)
     return io.BytesIO() if descriptor is None else open(descriptor, "rb")
 

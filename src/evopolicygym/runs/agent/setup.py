@@ -58,6 +58,10 @@ FOLDER: Final = "agent"
 SEED: Final = "EVOPOLICYGYM_SEED"
 BESIDE: Final = "put what it needs into a folder of its own, or add --show PATH (show=)"
 LOOPBACK: Final = ("127.0.0.1", "localhost")
+NO_PRICE: Final = (
+    "the limit of dollars ends the run only if the client reports its cost. Name the price in a file of prices "
+    "(`evopolicygym docs agents`), or limit the tokens."
+)
 
 
 def set_up_agent(settings: AgentSettings) -> AgentSetup:
@@ -79,7 +83,8 @@ def set_up_agent(settings: AgentSettings) -> AgentSetup:
     _check_hosts(client.hosts)
     ready = readiness.check(client, {**os.environ, **client_keys(client, settings)}, Path.home())
     if ready.missing:
-        raise UserError(f"{client.name} cannot play here: {'; '.join(ready.missing)}")
+        mark = "\n  " if len(ready.missing) > 1 else " "
+        raise UserError(f"{client.name} cannot play here:{mark}{mark.join(ready.missing)}")
     client.check(settings.model, settings.base_url, settings.options, client_keys(client, settings))
     return AgentSetup(settings, client, best_level(settings.levels), ready.program, ready.version)
 
@@ -178,11 +183,17 @@ class AgentSetup:
 
     def notices(self, paths: RunPaths) -> Iterator[str]:
         """Yield what the user of a run should know before its agent starts: a shell variable that decides where the
-        model is asked, and files of a command that the agent sees without those beside them."""
+        model is asked, a limit of dollars without a price, and files that the agent sees without those beside them."""
         if note := shell_note(self.settings):
             yield note
+        if self.settings.dollars is not None and self._has_no_price():
+            yield f"the price of {self.settings.model or 'the model'} is unknown: {NO_PRICE}"
         for path in self._files_shown_alone(paths):
             yield f"the agent sees {path} but not the files beside it: {BESIDE}"
+
+    def _has_no_price(self) -> bool:
+        has_model = model_access(self.client, self.settings) is not None
+        return has_model and prices.price_of(self.settings.model, self.prices) is None
 
     def _files_shown_alone(self, paths: RunPaths) -> list[Path]:
         """Return the files of the command that the agent sees without the other files of their folder."""
@@ -230,8 +241,8 @@ class AgentSetup:
 
 @dataclass(frozen=True)
 class AgentHome:
-    """The folders that a run keeps for its agent's program beside the workspace. Each run has its own, so that nothing
-    planted in one run is there in the next."""
+    """The folders for an agent's program that a run keeps beside its workspace. Each run has its own, so that nothing
+    planted in one run affects the next."""
 
     home: Path
     temporary: Path
@@ -292,7 +303,7 @@ def _variables(settings: AgentSettings) -> dict[str, str]:
 
 
 def _hidden_folders(paths: RunPaths) -> tuple[Path, ...]:
-    """Folders that the agent must not see because a program of the command happens to lie there."""
+    """Return folders that the agent must not see, even if a program of its command is in one of them."""
     package_folders = (Path(runtime().harness), Path(runtime().site))
     return paths.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *package_folders
 
@@ -321,7 +332,7 @@ def _check(settings: AgentSettings) -> None:
     if settings.json_lines and settings.name != definitions.COMMAND:
         raise UserError(
             f"--json-lines needs --agent command (got: {settings.name})",
-            "Leave it out, or let a program that speaks JSON lines play: --agent command --json-lines -- PROGRAM.",
+            "Leave it out, or play a program of your own: --agent command --json-lines -- PROGRAM.",
         )
 
 

@@ -22,7 +22,7 @@ SHOWN_HOSTS: Final = 5
 
 
 def save_command(command: Command, path: Path, secrets: Mapping[str, str]) -> None:
-    """Write what the agent was asked and how it was started: command line, standard input, session, and the names of
+    """Write the prompt of a turn and how the agent was started: command line, standard input, session, and the names of
     its own variables. Keys are replaced by their names."""
     redact = Redactor(secrets).text
     facts = {

@@ -46,8 +46,8 @@ class Rollouts:
 
 @dataclass(frozen=True)
 class Transitions:
-    """One recorded episode: rows of features (one more than steps), rewards, and whether it ended by itself. It was cut
-    short by its horizon or by the limits of the recording if it did not."""
+    """One recorded episode: rows of features (one more than steps), rewards, and whether it ended by itself. If it did
+    not, its horizon or a limit of the recording cut it short."""
 
     features: Vector
     rewards: Vector
@@ -64,7 +64,7 @@ class Player(Protocol):
 
 @dataclass
 class SearchState:
-    """Where a search stands between two generations."""
+    """The state of a search between two generations."""
 
     moments: Moments
     generation: int = 0

@@ -30,7 +30,7 @@ def make_method(name: str, size: int, seed: int, population: int) -> SearchMetho
 
 
 class RandomSearch:
-    """Independent draws, of which the best one is kept."""
+    """Draws independent vectors, and keeps the best one."""
 
     plays_centre = False
     adapts = False
@@ -179,8 +179,8 @@ class CovarianceMatrixAdaptation:
 
 
 def draws(random: Generator, count: int, size: int) -> list[Vector]:
-    """Return normal vectors, each of its own length between a tenth and once the usual one: how strong actions should
-    be is not known."""
+    """Return normal vectors of different lengths, between a tenth of the usual length and the whole: the right size of
+    actions is not known."""
     lengths = 10.0 ** random.uniform(-1.0, 0.0, size=(count, 1))
     return list(lengths * random.normal(size=(count, size)))
 
