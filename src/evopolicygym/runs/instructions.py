@@ -158,7 +158,7 @@ def feedback_section(settings: RunSettings, obs_space: Schema) -> str:
     if level is FeedbackLevel.SUMMARY:
         return FEEDBACK.format(summary="", episode="\n".join(episode), reading="")
     if level is FeedbackLevel.VIDEO:
-        episode.insert(0, "  - `video.mp4`: a film of the episode, one frame per step")
+        episode.insert(0, "  - `video.mp4`: a video of the episode, one frame per step")
     info = "" if settings.text is TextLevel.BLIND or settings.variant is Variant.DISGUISED else INFO
     large = LARGE if any(large_arrays(obs_space)) else ""
     names = list(column_names("obs", obs_space).values())

@@ -334,6 +334,11 @@ def _check(settings: AgentSettings) -> None:
             f"--json-lines needs --agent command (got: {settings.name})",
             "Leave it out, or play a program of your own: --agent command --json-lines -- PROGRAM.",
         )
+    if settings.replay_speed is not None and settings.replay is None:
+        raise UserError(
+            f"--replay-speed {settings.replay_speed:g} needs --replay-model: no recorded calls would be used",
+            "Leave it out, or name the run whose calls are replayed: --replay-model RUN.",
+        )
 
 
 def _check_hosts(hosts: Iterable[str]) -> None:
