@@ -92,7 +92,7 @@ def test_returns_are_those_of_the_local_engine(slug, ray_cluster, tmp_path):
         ("Toy-v0", policy_source(act="print('hello'); raise ValueError('no')"), ErrorKind.ACT_ERROR),
         ("Toy-v0", policy_source(act="os._exit(3)"), ErrorKind.CRASH),
         pytest.param("Toy-v0", policy_source(act="return 7"), ErrorKind.INVALID_ACTION, marks=pytest.mark.slow),
-        ("Toy-v0", policy_source(act="while True: pass"), ErrorKind.TIMEOUT),
+        ("Toy-v0", policy_source(act="import time; time.sleep(9)"), ErrorKind.TIMEOUT),
         ("Raising-v0", policy_source(act="return 2"), ErrorKind.SIMULATOR_ERROR),
         ("Aborting-v0", policy_source(act="return 2"), ErrorKind.SIMULATOR_ERROR),
     ],
