@@ -100,14 +100,17 @@ class Plays(Protocol):
 
 
 class OldKernel:
-    """A worker in this very process, with Landlock as an older kernel has it: an engine has no such setting."""
+    """A worker in this very process, with Landlock as an older kernel has it: an engine has no such setting.
+    ``processes`` are those that it started; other tests start some from this process, too."""
 
     def __init__(self, store: Path, landlock_abi: int) -> None:
+        of_others = set(_descendants(os.getpid()))
         self.store = CheckpointStore(store)
         with LocalEngine(TASK, levels=(Level.B,), store=store) as engine:
             self._worker = Worker(engine._settings)
         self._worker._zygotes[NUMPY].close()
         self._zygote = self._worker._zygotes[NUMPY] = Zygote(Level.B, store, max_landlock_abi=landlock_abi)
+        self.processes = [pid for pid in _descendants(os.getpid()) if pid not in of_others]
 
     def run(self, episodes: Iterable[Episode]) -> Iterator[EpisodeResult | FaultReport]:
         return map(self._worker.play, episodes)
@@ -209,8 +212,11 @@ class Runner:
 
     def _judge(self) -> list[int]:
         """Return the processes of the judge: the worker, its zygote and, at level A, the inner zygote."""
-        first = os.getpid() if isinstance(self._engine, OldKernel) else self._engine._workers[0]._process.pid
-        return [first, *_descendants(first)]
+        if isinstance(self._engine, OldKernel):
+            started = self._engine.processes
+            return [os.getpid(), *dict.fromkeys(pid for first in started for pid in (first, *_descendants(first)))]
+        worker = self._engine._workers[0]._process.pid
+        return [worker, *_descendants(worker)]
 
     def _census(self) -> dict[int, int]:
         """Return the descriptors of each process of the judge: an attack may neither replace nor add one."""
