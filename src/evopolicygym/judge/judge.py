@@ -49,7 +49,7 @@ class RunContext:
 
 @dataclass
 class RunActivity:
-    """What the owner of a run is doing now, for progress lines. None of it is recorded, and no decision depends on it.
+    """Activity of the owner of a run, for progress lines. None of it is recorded, and no decision depends on it.
 
     ``episodes``: finished ones of the submission or of the hidden pass that is being played. ``next_attempt_at``: when,
     after an error, the agent is prompted or its model is called again (by time.monotonic); None if nothing waits.
