@@ -159,7 +159,7 @@ def policy_player(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable
         task = task or toy_task()
         key = (task.id, task.horizon, task.limits, repr(sorted(options.items())))
         if key not in made:
-            made[key] = PolicyPlayer(task, tmp_path_factory.mktemp("stage"), **options)  # type: ignore[arg-type]
+            made[key] = PolicyPlayer(task, tmp_path_factory.mktemp("checkpoints"), **options)  # type: ignore[arg-type]
         return made[key]
 
     yield make

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         list_tasks,
         load_task,
         measure_anchors,
+        measure_missing_anchors,
     )
     from evopolicygym.api.transcript import RunTranscript, tail, transcript
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
@@ -92,6 +93,7 @@ __all__ = [
     "load_seal_key",
     "load_task",
     "measure_anchors",
+    "measure_missing_anchors",
     "preflight",
     "reproduce",
     "resume",
@@ -132,6 +134,7 @@ _MODULES: Final = {
         "list_tasks",
         "load_task",
         "measure_anchors",
+        "measure_missing_anchors",
     ),
     "api.transcript": ("RunTranscript", "tail", "transcript"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),

@@ -170,7 +170,7 @@ def test_any_output_can_be_recorded(line, tmp_path):
     turn = read("claude", line)
     judge_ledger = Ledger(tmp_path / "ledger.jsonl")
     judge_ledger.append(turn_event(turn, 0, None, None))
-    assert [line.kind for line in Ledger(tmp_path / "ledger.jsonl").replay()] == ["turned"]
+    assert [line.kind for line in Ledger(tmp_path / "ledger.jsonl").recover()] == ["turned"]
 
 
 def test_sums_beyond_the_range_are_unknown():

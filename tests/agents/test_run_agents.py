@@ -191,7 +191,7 @@ MISTAKES = [
     ),
     (("--agent", "codex", "--option", "x"), "NAME=VALUE"),
     (("--agent", "goose"), "goose cannot play here"),
-    (("--agent", "tuner", "--model", "gpt-5.5"), "Leave --model out"),
+    (("--agent", "tuner", "--model", "gpt-5.5"), "Leave --model (model=) out"),
     (("--agent", "tuner", "--max-turns", "0"), "turns must be at least 1 (got: 0)"),
     (("--agent", "tuner", "--prices", "/not-there.toml"), "price file"),
     (("--agent", "tuner", "--option", "x=1"), "tuner has no option 'x'"),

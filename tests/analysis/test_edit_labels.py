@@ -20,7 +20,7 @@ from run_folders import write_checkpoint, write_run
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits.code_reader_child import read_code
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind
-from evopolicygym.analysis.limited_process import FLAGS, HARNESS
+from evopolicygym.analysis.limited_process import FLAGS, PACKAGE_ROOT
 from evopolicygym.analysis.loading import RunFolder, open_run_folder
 
 PAIRS = labelled_edits()
@@ -84,7 +84,7 @@ def checkpoints(tmp_path_factory) -> Path:
 @pytest.mark.parametrize("minor", [11, 12, 13])
 def test_every_python_reads_the_same(checkpoints, minor):
     """Shapes that were recorded by one Python are compared with those of another. Messages of parsers differ."""
-    theirs = json.loads(subprocess.check_output([python(minor), *FLAGS, "-c", READ_ALL, HARNESS, checkpoints]))
+    theirs = json.loads(subprocess.check_output([python(minor), *FLAGS, "-c", READ_ALL, PACKAGE_ROOT, checkpoints]))
     ours = {folder.name: read_code(folder) for folder in checkpoints.iterdir()}
     for code in (*ours.values(), *theirs.values()):
         code["error"] = code["error"] is not None

@@ -19,7 +19,7 @@ NOBODY = 65534
 
 def main(command: list[str]) -> None:
     shown = os.environ.pop("EVOPOLICYGYM_TEST_SHOW", sys.prefix).split(os.pathsep)
-    places = (sys.base_prefix, sys.prefix, runtime().harness, Path(__file__).parent, *shown)
+    places = (sys.base_prefix, sys.prefix, runtime().package_root, Path(__file__).parent, *shown)
     needed = {Path(path).resolve() for path in places}
     os.umask(0o022)  # or nobody could pass the folders that are made here
     if locks := os.environ.get("EVOPOLICYGYM_LOCKS"):

@@ -80,7 +80,7 @@ class Host:
             "judge": os.getpid(),
             "sleeper": self._sleeper.pid,
             "python": own.python,
-            "harness": own.harness,
+            "package_root": own.package_root,
             "site": own.site,
             "simulator": str(Path(gymnasium.__file__).parent),
             "library": str(next(Path(own.site).glob("Box2D/*.so"))),

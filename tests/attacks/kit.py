@@ -101,7 +101,7 @@ def reads_secret(path: str) -> bool:
 
 
 def nonce() -> bytes:
-    """Return the nonce of the current question: the first bytes of the frame that the harness has read."""
+    """Return the nonce of the current question: the first bytes of the frame that the judge's code has read."""
     caller = sys._getframe()
     while not isinstance(caller.f_locals.get("frame"), bytearray):
         assert caller.f_back is not None
@@ -110,10 +110,10 @@ def nonce() -> bytes:
 
 
 def answer(discrete: int, first: float = 0.0, second: float = 0.0) -> bytes:
-    """Return an action as the harness encodes it."""
+    """Return an action as the judge's code encodes it."""
     return struct.pack("<qff", discrete, first, second)
 
 
 def failure(stage: int) -> bytes:
-    """Return what the harness sends when the policy has failed at this stage."""
+    """Return what the judge's code sends when the policy has failed at this stage."""
     return struct.pack("<4sI", b"\xffERR", stage)

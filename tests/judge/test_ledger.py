@@ -79,7 +79,7 @@ def events(path: Path) -> list[Event]:
 
 def reopened(path: Path) -> Ledger:
     ledger = Ledger(path)
-    list(ledger.replay())
+    list(ledger.recover())
     return ledger
 
 
@@ -281,7 +281,7 @@ def test_a_history_is_read_back_after_a_crash_anywhere(tmp_path_factory, history
     path.write_bytes(whole[:end])
     kept = whole[:end].count(b"\n")
     again = Ledger(path, now=lambda: NOW)
-    assert fold(again.replay()) == folded(history[:kept])
+    assert fold(again.recover()) == folded(history[:kept])
     for event in history[kept:]:
         again.append(event)
     assert path.read_bytes() == whole

@@ -104,7 +104,7 @@ def test_nothing_can_be_written(policy_player, level):
 def test_checkpoints_among_the_libraries_are_refused(level):
     for root in runtime().roots:
         with pytest.raises(IsolationUnavailable, match="checkpoints must not be kept in"):
-            Zygote(level, Path(root) / "site-packages" / "stage")
+            Zygote(level, Path(root) / "site-packages" / "checkpoints")
 
 
 START = """

@@ -26,7 +26,7 @@ def test_no_path_a_policy_may_read_leads_to_the_simulators():
     for module in ("gymnasium", "mujoco", "minigrid", "highway_env", "pygame", "evopolicygym", "pip"):
         location = os.path.join(own.site, module)
         assert not any(location == path or location.startswith(path + "/") for path in readable), module
-    assert not any(own.harness == path or own.harness.startswith(path + "/") for path in readable)
+    assert not any(own.package_root == path or own.package_root.startswith(path + "/") for path in readable)
 
 
 def test_all_paths_are_real_and_there():

@@ -199,7 +199,7 @@ class Client(StrictModel):
             valid = ", ".join(sorted(self.options)) or "none"
             raise UserError(f"{self.name} has no option {unknown[0]!r}; its options are: {valid}")
         if base_url and not self._uses(URL_NAMES):
-            raise UserError(f"{self.name} cannot be sent to another server", "Leave --model-url out.")
+            raise UserError(f"{self.name} cannot be sent to another server", "Leave --model-url (model_url=) out.")
         if base_url and self.keys and not set(self.keys) & set(keys):
             raise UserError(
                 f"{self.name} needs a key for {base_url}",
@@ -210,9 +210,9 @@ class Client(StrictModel):
         providers = " or ".join(self.providers)
         if self.needs_model and not model:
             form = f"PROVIDER/NAME, with {providers} as the provider. " if providers else ""
-            raise UserError(f"{self.name} needs a model", f"Add --model. {form}{self.notes}".strip())
+            raise UserError(f"{self.name} needs a model", f"Add --model (model=). {form}{self.notes}".strip())
         if model and not self._uses(MODEL_NAMES):
-            raise UserError(f"{self.name} takes no model", "Leave --model out.")
+            raise UserError(f"{self.name} takes no model", "Leave --model (model=) out.")
         if model and self.providers and model.partition("/")[0] not in self.providers:
             raise UserError(
                 f"{model!r} names no provider that {self.name} knows",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-HARNESS: Final = str(Path(__file__).resolve().parents[2])
+PACKAGE_ROOT: Final = str(Path(__file__).resolve().parents[2])
 # Isolated and without site: no code from the environment, the current folder or installed packages runs first.
 FLAGS: Final = ("-I", "-S", "-B")
 CODE: Final = (
@@ -54,7 +54,7 @@ def run_limited(module: str, *arguments: str, cpu_s: int) -> ChildAnswer:
     with tempfile.TemporaryFile() as answer:
         try:
             done = subprocess.run(
-                [sys.executable, *FLAGS, "-c", CODE, HARNESS, module, *arguments],
+                [sys.executable, *FLAGS, "-c", CODE, PACKAGE_ROOT, module, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=answer,
                 stderr=subprocess.DEVNULL,

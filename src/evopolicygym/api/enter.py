@@ -82,18 +82,18 @@ def enter(
             system, task, cases=[0], seeds=seeds, seal_key=seal_key, text=text, variant=variant or "plain", jobs=1,
             isolation=isolation or "auto", notice=notice,
         )  # fmt: skip
-        with open_run(root, ENTERED, **given) as owner:
-            _play(owner, system, progress)
+        with open_run(root, ENTERED, **given) as run:
+            _play(run, system, progress)
     return load_run(root)
 
 
-def _play(owner: OpenRun, policy: Path, progress: Callable[[int, int], object] | None) -> None:
+def _play(run: OpenRun, policy: Path, progress: Callable[[int, int], object] | None) -> None:
     from evopolicygym.judge import scoring, submission
     from evopolicygym.runs.serve import finish_run
 
-    submission.execute(owner.judge, submission.enter(owner.judge, policy))
-    scoring.close(owner.judge, submission.POLICY_ENTERED)
-    finish_run(owner, counter(progress, scoring.remaining_episodes(owner.judge.state)))
+    submission.execute(run.judge, submission.enter(run.judge, policy))
+    scoring.close(run.judge, submission.POLICY_ENTERED)
+    finish_run(run, counter(progress, scoring.remaining_episodes(run.judge.state)))
 
 
 def new_folder(given: Mapping[str, Any]) -> Path:

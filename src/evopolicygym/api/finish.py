@@ -127,15 +127,15 @@ def score(
         raise UserError(f"{root} has no outcome yet", f"Finish it first: evopolicygym finish {root}")
     missing = scoring.unmeasured(state)
     if (all_checkpoints and missing) or not has_outcome(root):
-        with open_run(root, **_given(task, jobs, engine, isolation)) as owner:
-            if owner.notice:
-                (notice or warnings.warn)(owner.notice)
+        with open_run(root, **_given(task, jobs, engine, isolation)) as run:
+            if run.notice:
+                (notice or warnings.warn)(run.notice)
             if all_checkpoints and missing:
                 advance = counter(progress, len(missing) * scoring.count(state, Split.HELDOUT))
-                with hidden_cases_lock(owner.case_set, str(root), "Ctrl-C loses nothing: score it later."):
+                with hidden_cases_lock(run.case_set, str(root), "Ctrl-C loses nothing: score it later."):
                     for checkpoint in missing:
-                        scoring.score(owner.judge, checkpoint, advance)
-            owner.write_record()
+                        scoring.score(run.judge, checkpoint, advance)
+            run.write_record()
     return _run(root)
 
 
@@ -248,13 +248,13 @@ def _finish_here(root: Path, given: dict[str, Any], progress: Progress | None, n
     from evopolicygym.runs import serve
     from evopolicygym.runs.open_run import open_run
 
-    with open_run(root, **given) as owner:
-        if owner.notice:
-            notify(owner.notice)
-        if interrupted := owner.judge.state.running:
-            owner.judge.shortage.retry(lambda: submission.execute(owner.judge, interrupted))
-        scoring.close(owner.judge, serve.FINISHED_BY_HAND)
-        serve.finish_run(owner, counter(progress, scoring.remaining_episodes(owner.judge.state)))
+    with open_run(root, **given) as run:
+        if run.notice:
+            notify(run.notice)
+        if interrupted := run.judge.state.running:
+            run.judge.shortage.retry(lambda: submission.execute(run.judge, interrupted))
+        scoring.close(run.judge, serve.FINISHED_BY_HAND)
+        serve.finish_run(run, counter(progress, scoring.remaining_episodes(run.judge.state)))
 
 
 def _check_has_outcome(root: Path) -> None:

@@ -163,7 +163,7 @@ def play_and_load(
     notice: Callable[[str], object] | None,
 ) -> Run:
     """Play a run to its outcome and return it, with warnings for the caller of ``run`` or ``resume``."""
-    play_to_outcome(root, setup, given, lambda owner: _reporting(owner, setup, progress, notice or warnings.warn))
+    play_to_outcome(root, setup, given, lambda run: _reporting(run, setup, progress, notice or warnings.warn))
     played = load_run(root)
     if failure := _agent_failure(played):
         notice(failure) if notice else warnings.warn(failure, stacklevel=3)
@@ -181,12 +181,12 @@ def play_to_outcome(
     from evopolicygym.runs.agent.loop import play_agent
     from evopolicygym.runs.open_run import open_run
 
-    async def driven(owner: OpenRun) -> None:
-        with during(owner):
-            await play_agent(owner, setup)
+    async def driven(run: OpenRun) -> None:
+        with during(run):
+            await play_agent(run, setup)
 
-    with open_run(root, setup.facts(root), **given) as owner:
-        run_coroutine(driven(owner))
+    with open_run(root, setup.facts(root), **given) as run:
+        run_coroutine(driven(run))
 
 
 def new_folder(given: Mapping[str, Any], settings: AgentSettings) -> Path:
@@ -310,30 +310,30 @@ def run_coroutine(playing: Coroutine[Any, Any, None]) -> None:
         raise raised[0]
 
 
-def notify_at_start(owner: OpenRun, setup: AgentSetup | PythonAgentSetup, notice: Callable[[str], object]) -> None:
+def notify_at_start(run: OpenRun, setup: AgentSetup | PythonAgentSetup, notice: Callable[[str], object]) -> None:
     """Call ``notice`` with each warning that is known before the agent starts."""
-    if owner.notice:
-        notice(owner.notice)
-    for text in setup.notices(owner.paths):
+    if run.notice:
+        notice(run.notice)
+    for text in setup.notices(run.paths):
         notice(text)
-    report_refused_nodes(owner.judge.context.engine.nodes, notice)
+    report_refused_nodes(run.judge.context.engine.nodes, notice)
 
 
 @contextmanager
 def _reporting(
-    owner: OpenRun,
+    run: OpenRun,
     setup: AgentSetup | PythonAgentSetup,
     progress: Callable[[RunProgress], object] | None,
     notice: Callable[[str], object],
 ) -> Iterator[None]:
-    notify_at_start(owner, setup, notice)
+    notify_at_start(run, setup, notice)
     if progress is None:
         yield
         return
     from evopolicygym.runs.progress import RunWatch
 
     done = threading.Event()
-    watch = RunWatch(owner.judge)
+    watch = RunWatch(run.judge)
     reporter = threading.Thread(target=_report, args=(watch.progress, progress, done), daemon=True)
     reporter.start()
     try:

@@ -43,14 +43,14 @@ class ServedRun:
     ``folder`` is the run's folder, ``task`` the id of its task, ``api`` the address of the HTTP API that submissions go
     to (docs/protocol.md). ``workspace`` is the folder that is submitted from, with a way to submit from Python."""
 
-    def __init__(self, owner: OpenRun, folder: Path) -> None:
+    def __init__(self, run: OpenRun, folder: Path) -> None:
         from concurrent.futures import Future
 
         from evopolicygym.runs.progress import RunWatch
 
         self.folder = folder
-        self.task = owner.judge.context.task.id
-        self._owner, self._watch = owner, RunWatch(owner.judge)
+        self.task = run.judge.context.task.id
+        self._run, self._watch = run, RunWatch(run.judge)
         self._address: Future[str] = Future()
         self._reason: Future[str] = Future()  # why the run is closed; an exception where it stays open
         self._ended: Future[None] = Future()
@@ -61,12 +61,12 @@ class ServedRun:
         except BaseException:
             self._stop()
             raise
-        self.workspace = Workspace(owner.paths.workspace, owner.judge.state.budget, 0, self.api)
+        self.workspace = Workspace(run.paths.workspace, run.judge.state.budget, 0, self.api)
 
     @property
     def remaining(self) -> int:
         """The training episodes that are left."""
-        return self._owner.judge.state.remaining
+        return self._run.judge.state.remaining
 
     @property
     def progress(self) -> RunProgress:
@@ -98,7 +98,7 @@ class ServedRun:
         from evopolicygym.runs.serve import serve_run
 
         try:
-            asyncio.run(serve_run(self._owner, self._play))
+            asyncio.run(serve_run(self._run, self._play))
         except _ServerStopped:
             self._ended.set_result(None)
         except BaseException as error:
@@ -115,7 +115,7 @@ class ServedRun:
         try:
             return await asyncio.wrap_future(self._reason)
         except _ServerStopped:
-            while self._owner.judge.state.running and not self._owner.judge.shortage.resource:
+            while self._run.judge.state.running and not self._run.judge.shortage.resource:
                 await asyncio.sleep(POLL_S)
             raise
 
@@ -184,12 +184,12 @@ def _serving(root: Path, given: dict[str, Any], notify: Callable[[str], object])
     from evopolicygym.judge.state import RunPhase
     from evopolicygym.runs.open_run import open_run
 
-    with open_run(root, **given) as owner:
-        if owner.judge.state.phase is RunPhase.FINISHED:
+    with open_run(root, **given) as run:
+        if run.judge.state.phase is RunPhase.FINISHED:
             raise RunIsFinished(root)
-        if owner.notice:
-            notify(owner.notice)
-        served = ServedRun(owner, root)
+        if run.notice:
+            notify(run.notice)
+        served = ServedRun(run, root)
         try:
             yield served
         finally:

@@ -249,11 +249,12 @@ def measure_anchors(
     settings = RunSettings.make(task=os.fspath(task), variant=variant, **given)
     if settings.variant is Variant.DISGUISED:
         raise UserError(
-            "a disguised task has the returns of the plain one, and so its anchors", "Leave --variant disguised out."
+            "a disguised task has the returns of the plain one, and so its anchors",
+            "Leave --variant disguised (variant=) out.",
         )
     folder = _path(expert)
     if folder and not (folder / "policy.py").is_file():
-        raise UserError(f"there is no policy.py in {folder}", "Name the folder of a policy with --expert.")
+        raise UserError(f"there is no policy.py in {folder}", "Name the folder of a policy with --expert (expert=).")
     if output is not None:
         _continued(Path(output), settings.splits().id)
     played, splits = settings.played_task(), settings.splits()
@@ -266,10 +267,14 @@ def measure_anchors(
 
 
 def measure_missing_anchors(
-    folder: Path, started: Callable[[str], object], progress: Callable[[int, int], object]
+    folder: str | os.PathLike[str],
+    *,
+    started: Callable[[str], object] | None = None,
+    progress: Callable[[int, int], object] | None = None,
 ) -> MeasuredAnchors | None:
-    """Measure trivial policies on the held-out cases of a finished run if none are kept that fit it: so it lands on a
-    board with their rows. They are kept for all runs of the task on the same cases, so this happens once.
+    """Measure trivial policies on the held-out cases of a finished run if none are kept that fit it, as the command
+    `run` does at its end: boards get their rows. They are kept for all runs of the task on the same cases, so this
+    happens once.
 
     Args:
         folder: The run's folder.
@@ -277,7 +282,14 @@ def measure_missing_anchors(
         progress: Called with the number of finished episodes and their total.
 
     Returns:
-        What was measured; None if nothing was missing, or the run is a trial of fewer than ``LEAST_CASES`` cases.
+        What was measured; None if nothing was missing, or the run is a trial of fewer than eight held-out cases.
+
+    Raises:
+        UserError: The folder holds no run.
+
+    >>> import evopolicygym
+    >>> evopolicygym.measure_missing_anchors("examples/runs/acrobot__starter__s0") is None
+    True
     """
     from evopolicygym.analysis.anchors import NoAnchors, fitting_anchors
     from evopolicygym.execution.anchors import QUICK_REPEATS, QUICK_TRAIN_CASES, measure
@@ -289,7 +301,7 @@ def measure_missing_anchors(
     from evopolicygym.tasks.conditions import TextLevel, Variant
     from evopolicygym.tasks.novel.generate import is_novel
 
-    run, settings = load(folder), recorded_settings(folder)
+    run, settings = load(Path(folder)), recorded_settings(Path(folder))
     is_trial = run.outcome is None or run.options.heldout_cases < LEAST_CASES
     if is_trial or is_novel(run.task.id) or settings.isolation == "none":
         return None
@@ -298,11 +310,18 @@ def measure_missing_anchors(
     if settings.variant is Variant.DISGUISED:  # it has the anchors of the plain task
         settings = settings.model_copy(update={"variant": Variant.PLAIN, "text": TextLevel.BRIEF})
     played, splits = settings.played_task(make_key=False), settings.splits(make_key=False)
-    started(played.id)
+    if started:
+        started(played.id)
     lock = hidden_cases_lock(CaseSet(played.id, splits.id), "anchors of a run", "Ctrl-C leaves them out.")
     with lock, LocalEngine(played, settings.jobs) as engine:
         anchors = measure(
-            engine, played, splits, settings.heldout_cases, QUICK_TRAIN_CASES, QUICK_REPEATS, progress=progress
+            engine,
+            played,
+            splits,
+            settings.heldout_cases,
+            QUICK_TRAIN_CASES,
+            QUICK_REPEATS,
+            progress=progress or (lambda done, total: None),
         )
     path = own_anchors_path(played.id, anchors.fingerprint)
     _keep(path, played.id, splits.id, anchors, is_named=False)

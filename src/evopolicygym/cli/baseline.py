@@ -1,4 +1,4 @@
-"""`evopolicygym baseline`: learning curves of search methods and RL, and the page that is written from records."""
+"""`evopolicygym baseline`: learning curves of search methods and RL."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def add_missing_anchors(root: Path) -> None:
 
     try:
         with episode_progress() as progress:
-            measured = measure_missing_anchors(root, _print_start, progress)
+            measured = measure_missing_anchors(root, started=_print_start, progress=progress)
     except KeyboardInterrupt:
         print_hint(f"random and trivial policies were not measured; {LATER}")
         return

@@ -146,11 +146,11 @@ class LocalEngine:
         """Start the workers. ``slots`` are shared with other engines and replace ``jobs`` slots of its own."""
         self._task, self._slots = task, slots or OwnSlots(jobs)
         self._scratch = None if store else Path(tempfile.gettempdir(), f"evopolicygym-{secrets.token_hex(8)}")
-        stage = (store or self._scratch or Path()).absolute()
+        checkpoints = (store or self._scratch or Path()).absolute()
         self._cores = sorted(os.sched_getaffinity(0))
         environment = {name: value for name, value in os.environb.items() if name != KEY_VARIABLE.encode()}
         passed_on = tuple((environment | SINGLE_THREADED).items())
-        self._settings = WorkerSettings(task, passed_on, str(stage), store is None, levels, 0, video, stock)
+        self._settings = WorkerSettings(task, passed_on, str(checkpoints), store is None, levels, 0, video, stock)
         self._workers: dict[int, WorkerProcess] = {}
         try:
             for slot in range(self._slots.at_once):
@@ -159,7 +159,7 @@ class LocalEngine:
         except BaseException:
             self.close()
             raise
-        self.store = CheckpointStore(stage)
+        self.store = CheckpointStore(checkpoints)
         self.level = hellos[0].level
         self.implementation = simulator.implementation(task, stock)
         self.obs_space, self.action_space = hellos[0].obs_space, hellos[0].action_space

@@ -27,7 +27,7 @@ class WorkerSettings:
 
     task: Task
     environment: tuple[tuple[bytes, bytes], ...]
-    stage: str
+    checkpoints: str
     stage_is_temporary: bool
     levels: tuple[Level, ...]
     core: int

@@ -50,10 +50,10 @@ class Worker:
     """Plays episodes one after another. Zygotes come from ``forker``; without one each is started by exec."""
 
     def __init__(self, settings: WorkerSettings, forker: ZygoteForker | None = None) -> None:
-        self._settings, self._task, self._stage = settings, settings.task, Path(settings.stage)
-        self._stage.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._settings, self._task, self._checkpoints = settings, settings.task, Path(settings.checkpoints)
+        self._checkpoints.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._start_zygote = forker.start if forker else start_by_exec
-        best = Zygote.best(settings.levels, self._stage, self._start_zygote)
+        best = Zygote.best(settings.levels, self._checkpoints, self._start_zygote)
         self._zygotes: dict[tuple[str, ...], Zygote] = {NUMPY: best}
         self.level = self._zygotes[NUMPY].level
         env = self._make()
@@ -145,7 +145,7 @@ class Worker:
     def _start(self, checkpoint: Checkpoint, key: bytes) -> PolicyProcess:
         preload = SCIPY if checkpoint.uses_scipy else NUMPY
         if preload not in self._zygotes:
-            self._zygotes[preload] = Zygote(self.level, self._stage, preload, start=self._start_zygote)
+            self._zygotes[preload] = Zygote(self.level, self._checkpoints, preload, start=self._start_zygote)
         return PolicyProcess(self._zygotes[preload], checkpoint.hash, self.policy_arguments, self._task.limits, key)
 
     def _result(
@@ -243,5 +243,5 @@ def _exit_with_engine(settings: WorkerSettings) -> None:
 def _exit(settings: WorkerSettings) -> NoReturn:
     """End at once, because the engine was killed. Zygotes and policies die with this process."""
     if settings.stage_is_temporary:
-        remove_tree(settings.stage)
+        remove_tree(settings.checkpoints)
     os._exit(0)

@@ -1,7 +1,7 @@
 """Entry point of a worker: a clean process that forks before it holds any secret.
 
-Started as ``python -P -S -B worker_entry.py HARNESS SITE CONNECTION_FD``, like a zygote: with an empty environment and
-without ``site``. One half stays clean and forks zygotes for policies; the other becomes the worker.
+Started as ``python -P -S -B worker_entry.py PACKAGE_ROOT SITE CONNECTION_FD``, like a zygote: with an empty environment
+and without ``site``. One half stays clean and forks zygotes for policies; the other becomes the worker.
 """
 
 from __future__ import annotations

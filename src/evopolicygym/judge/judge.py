@@ -84,7 +84,7 @@ class Judge:
         self._ledger, self._lock = Ledger(paths.ledger), threading.Lock()
         self._delivered_bytes: dict[str, int] = {}
         self.shortage, self.activity = ShortagePause(paths.root), RunActivity()
-        self.state: RunState = fold(self._ledger.replay())
+        self.state: RunState = fold(self._ledger.recover())
 
     @property
     def ledger_head(self) -> str:

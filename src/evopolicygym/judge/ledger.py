@@ -111,7 +111,7 @@ class Ledger:
         self._lost = ""
         self.head = START
 
-    def replay(self) -> Iterator[LedgerLine]:
+    def recover(self) -> Iterator[LedgerLine]:
         """Yield the existing lines, then cut off a torn end. Call it before appending."""
         for line, raw in read(self.path):
             self._wrote(raw)

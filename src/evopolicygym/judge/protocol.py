@@ -119,6 +119,8 @@ def _explain(error: ValidationError) -> str:
     for mistake in error.errors(include_url=False, include_context=False):
         if mistake["type"] == "string_pattern_mismatch":
             return f"cannot read {mistake['input']!r:.60}: write numbers and ranges, such as 0,1 or 0-7 or 0-3,7"
+        if mistake["type"] in ("greater_than_equal", "less_than_equal"):
+            return f"case {mistake['input']!r:.60} is out of range: there are cases 0 to {LAST}"
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     where = ".".join(
         str(part) for part in first["loc"] if not str(part).startswith(("list[", "constrained", "function"))

@@ -168,6 +168,7 @@ def _snapshot(judge: Judge, folder: Path) -> Checkpoint:
 def _judge(judge: Judge, submission: Submission) -> None:
     """Load and play the checkpoint, publish the feedback, record the verdict."""
     began = time.perf_counter()
+    judge.activity.episodes = 0
     writer = FeedbackWriter(judge.paths.feedback)
     try:
         load = redacted(judge.context.engine.load(submission.charged.checkpoint), judge.redact)
@@ -226,7 +227,6 @@ def _play(
     if load.error:
         return Verdict(load.error.kind), []
     results: list[EpisodeResult] = []
-    judge.activity.episodes = 0
     deadline = time.monotonic() + judge.context.task.limits.submission_wall_s
     try:
         for outcome in judge.context.engine.run(_episodes(judge, submission, writer), deadline):

@@ -19,7 +19,8 @@ from evopolicygym.tasks.task import Task
 BLIND: Final = "blind"
 DIGITS: Final = 8
 LONG_NAME: Final = 5  # letters
-RUN_REMEDY: Final = "Name a folder with --run whose path does not, or leave --run out."
+RUN_REMEDY: Final = "Name a folder with --run (folder=) whose path does not, or leave it out."
+NEW_FOLDER: Final = "Name a new folder with --run (folder=)."
 MOVED_REMEDY: Final = "Nothing was played. Move the run to a folder whose path does not, and resume it there."
 SUITE_REMEDY: Final = "Nothing was made. Name a folder with --folder whose path does not."
 
@@ -51,7 +52,7 @@ def check_agent_finds(root: Path) -> None:
     if os.pathsep in str(root.absolute()):
         raise UserError(
             f"an agent cannot play in a folder whose path has {os.pathsep!r}, which ends a path in PYTHONPATH: {root}",
-            "Name another folder with --run.",
+            NEW_FOLDER,
         )
 
 

@@ -32,10 +32,9 @@ from evopolicygym.judge.judge import Judge, RunContext, Videos
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths, check_run_folder
 from evopolicygym.run_record import Code
-from evopolicygym.runs import disk_reserve, record, workspace
+from evopolicygym.runs import disk_reserve, folder_names, record, workspace
 from evopolicygym.runs.agent.output import Redactor
 from evopolicygym.runs.agent.setup import secret_values
-from evopolicygym.runs.folder_names import MOVED_REMEDY, check_agent_finds, check_path_is_neutral, resolve_parents
 from evopolicygym.runs.locks import LOCK_TIMEOUT_S, CaseSet, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state, recorded_settings
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
@@ -113,7 +112,7 @@ def open_run(
         UserError: A setting is wrong or differs, or the folder holds something else.
         RunIsOwned: Another process owns the run.
     """
-    paths = RunPaths(resolve_parents(root))
+    paths = RunPaths(folder_names.resolve_parents(root))
     _set_link_aside(paths.workspace)
     check_run_folder(paths.root)
     is_new = not paths.root.exists()
@@ -144,7 +143,7 @@ def _set_link_aside(workspace: Path) -> None:
 
 def _check_settings(root: Path, settings: RunSettings) -> None:
     """Raise UserError for wrong settings before the folder is made, so that nothing is left behind."""
-    check_path_is_neutral(root, settings, settings.played_task())
+    folder_names.check_path_is_neutral(root, settings, settings.played_task())
     settings.splits()
     if settings.engine is EngineName.LOCAL:
         check_jobs(settings.jobs)
@@ -156,7 +155,7 @@ def _make_folder(paths: RunPaths) -> None:
     except OSError as error:
         if error.errno in FULL:
             raise
-        raise UserError(f"{paths.root} cannot be made: {error.strerror}", "Name another folder with --run.") from error
+        raise UserError(f"{paths.root} cannot be made: {error.strerror}", folder_names.NEW_FOLDER) from error
 
 
 def _resumed(paths: RunPaths, given: dict[str, Any]) -> RunSettings:
@@ -192,7 +191,7 @@ def resume_settings(settings: RunSettings, given: dict[str, Any], paths: RunPath
     wanted = RunSettings.make(**settings.model_dump() | changes)
     if differences := settings.differences(wanted):
         lines = "\n".join(f"  {difference}" for difference in differences)
-        raise UserError(f"{paths.root} holds a run with other settings:\n{lines}", "Name a new folder with --run.")
+        raise UserError(f"{paths.root} holds a run with other settings:\n{lines}", folder_names.NEW_FOLDER)
     return wanted
 
 
@@ -201,13 +200,13 @@ def _check_new(root: Path, given: dict[str, Any]) -> None:
     if not given.get("task"):
         raise UserError(f"{root} holds no run", "Open one with `evopolicygym serve TASK --run FOLDER`.")
     if given.get("agent"):
-        check_agent_finds(root)
+        folder_names.check_agent_finds(root)
     try:
         present = [path.name for path in root.iterdir()] if root.exists() else []
     except NotADirectoryError:
-        raise UserError(f"{root} is not a folder", "Name a new folder with --run.") from None
+        raise UserError(f"{root} is not a folder", folder_names.NEW_FOLDER) from None
     if foreign := [name for name in present if name not in RUN_ENTRIES and not name.startswith(".")]:
-        raise UserError(f"{root} holds files of something else ({foreign[0]})", "Name a new folder with --run.")
+        raise UserError(f"{root} holds files of something else ({foreign[0]})", folder_names.NEW_FOLDER)
 
 
 @contextmanager
@@ -222,7 +221,7 @@ def _started(
     make_key, recorded = opened is None, opened.facts["ids"]["fingerprint"] if opened else None
     task, splits = settings.played_task(make_key, recorded), settings.splits(make_key)
     if opened and read_state(paths.root).phase is RunPhase.OPEN:  # it may have been moved; later no agent sees it
-        check_path_is_neutral(paths.root, settings, task, MOVED_REMEDY)
+        folder_names.check_path_is_neutral(paths.root, settings, task, folder_names.MOVED_REMEDY)
     context = partial(RunContext, task, splits, videos=settings.videos, feedback=settings.feedback)
     redactor = Redactor(secret_values(settings.agent) if settings.agent else {})
     with (

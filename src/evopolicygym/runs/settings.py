@@ -302,6 +302,8 @@ class RunSettings(StrictModel):
 
     def differences(self, other: RunSettings) -> list[str]:
         """Return in words how settings differ, apart from those that may change when a run is resumed."""
+        if self.agent is None and other.agent is not None:
+            return [f"agent is none there (it was opened to be served), {other.agent.name} here"]
         both = (self, other)
         own, others = (flatten(settings.model_dump(mode="json", exclude=set(MAY_DIFFER))) for settings in both)
         return [

@@ -86,9 +86,9 @@ def landlock_remedy() -> str:
 
 
 def probe_level(level: Level) -> Probe:
-    with tempfile.TemporaryDirectory() as stage:
+    with tempfile.TemporaryDirectory() as checkpoints:
         try:
-            Zygote(level, Path(stage)).close()
+            Zygote(level, Path(checkpoints)).close()
         except IsolationUnavailable as error:
             remedy = namespace_remedy() if level is Level.A else landlock_remedy()
             return Probe(f"level {level}", False, error.reasons[level], remedy)
@@ -156,10 +156,10 @@ def measure_jail(level: Level) -> dict[str, float]:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(allowed)})
     try:
-        with tempfile.TemporaryDirectory() as stage:
-            (Path(stage) / "p").mkdir()
-            (Path(stage) / "p" / "policy.py").write_text(POLICY)
-            zygote = Zygote(level, Path(stage))
+        with tempfile.TemporaryDirectory() as checkpoints:
+            (Path(checkpoints) / "p").mkdir()
+            (Path(checkpoints) / "p" / "policy.py").write_text(POLICY)
+            zygote = Zygote(level, Path(checkpoints))
             ready = statistics.median(_start_s(zygote) for _ in range(STARTS))
             step = _step_s(zygote)
             zygote.close()

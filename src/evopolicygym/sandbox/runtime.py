@@ -30,7 +30,7 @@ class Runtime:
     """Folders and files, all as real paths. ``holes`` lie beneath ``roots`` and are hidden."""
 
     python: str
-    harness: str
+    package_root: str
     site: str
     packages: tuple[str, ...]
     roots: tuple[str, ...]
@@ -49,7 +49,7 @@ def runtime() -> Runtime:
     roots = tuple(dict.fromkeys(_real(path) for path in [*_python_roots(), *_library_roots()] if os.path.exists(path)))
     return Runtime(
         python=_real(sys.executable),
-        harness=_real(str(Path(__file__).parents[2])),
+        package_root=_real(str(Path(__file__).parents[2])),
         site=os.path.dirname(packages[0]),
         packages=tuple(packages),
         roots=outermost(roots),

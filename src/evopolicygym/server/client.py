@@ -104,6 +104,7 @@ def check_cases(cases: str) -> str:
 
 def submit(cases: str | None, as_json: bool) -> int:
     """Finish an interrupted submission first. A call with the same cases as that one continues it."""
+    api()  # once the run is closed, nothing is pending
     pending = read_pending()
     if pending is None and cases is None:
         raise Stop(REFUSED, "nothing to wait for: name the train cases to submit for, such as 0-7 (see --help)")

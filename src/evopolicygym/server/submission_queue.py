@@ -1,4 +1,5 @@
-"""The queue between the HTTP API and the judge: requests are concurrent, the judge executes one submission at a time.
+"""The queue between the HTTP API and the judge: requests are concurrent, the judge executes one submission at a time
+and refuses others as busy.
 
 The event loop orders the requests; episodes run in a thread of their own. A client that disconnects changes nothing.
 """

@@ -77,13 +77,13 @@ def main() -> None:
     if _needs_agent(config.root):
         assert config.settings.agent is not None
         agent = set_up_agent(config.settings.agent)
-        with open_run(config.root, agent.facts(config.root), slots, config.cluster, **settings) as owner:
+        with open_run(config.root, agent.facts(config.root), slots, config.cluster, **settings) as run:
             limits = SharedRateLimits(requests, provider(agent), config.limits_calls)
-            asyncio.run(_play(owner, agent, limits, config.is_last_try))
+            asyncio.run(_play(run, agent, limits, config.is_last_try))
     else:
         SharedRateLimits(requests, "").agent_is_gone()
-        with open_run(config.root, NO_AGENT, slots, config.cluster, **settings) as owner:
-            finish_run(owner)
+        with open_run(config.root, NO_AGENT, slots, config.cluster, **settings) as run:
+            finish_run(run)
 
 
 class PooledSlots:
@@ -209,32 +209,32 @@ def _needs_agent(root: Path) -> bool:
     return state.phase is RunPhase.OPEN or (state.phase is RunPhase.CLOSED and state.prompted_at is not None)
 
 
-async def _play(owner: OpenRun, agent: AgentSetup, rate_limits: SharedRateLimits, is_last_try: bool) -> None:
+async def _play(run: OpenRun, agent: AgentSetup, rate_limits: SharedRateLimits, is_last_try: bool) -> None:
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_exit_between_submissions(owner)))
-    logging_waits = loop.create_task(_log_waits(owner))
+    loop.add_signal_handler(signal.SIGTERM, lambda: loop.create_task(_exit_between_submissions(run)))
+    logging_waits = loop.create_task(_log_waits(run))
     try:
-        await play_agent(owner, agent, rate_limits, is_last_try)
+        await play_agent(run, agent, rate_limits, is_last_try)
     finally:
         logging_waits.cancel()
 
 
-async def _log_waits(owner: OpenRun) -> None:
+async def _log_waits(run: OpenRun) -> None:
     """Write to the log of the run what it waits for after an error, so that the suite can show it."""
-    activity, logged = owner.judge.activity, None
+    activity, logged = run.judge.activity, None
     while True:
         at, seconds = activity.next_attempt_at, activity.next_attempt_s
         if at is None and logged is not None:
             to_stderr(WAIT_OVER)
             logged = None
         elif at != logged and seconds is not None and seconds > WAITS_POLL_S:
-            to_stderr(f"{WAITING_PREFIX}{waiting_text(owner.judge.state, activity, seconds)}")
+            to_stderr(f"{WAITING_PREFIX}{waiting_text(run.judge.state, activity, seconds)}")
             logged = at
         await asyncio.sleep(WAITS_POLL_S)
 
 
-async def _exit_between_submissions(owner: OpenRun) -> None:
+async def _exit_between_submissions(run: OpenRun) -> None:
     """Exit when the running submission has its verdict, so that no charged submission is left half done."""
-    while owner.judge.state.running and not owner.judge.shortage.resource:
+    while run.judge.state.running and not run.judge.shortage.resource:
         await asyncio.sleep(POLL_S)
     os._exit(STOPPED)

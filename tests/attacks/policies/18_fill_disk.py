@@ -11,7 +11,7 @@ def create(path: str) -> None:
 
 
 def attack() -> bool:
-    folders = (".", "/", "/tmp", "/var/tmp", "/dev/shm", "/run", "/scratch", "/stage", "/policy", FACTS["shared"])
+    folders = (".", "/", "/tmp", "/var/tmp", "/dev/shm", "/run", "/scratch", "/store", "/policy", FACTS["shared"])
     named = [lambda folder=folder: create(f"{folder}/attack-{os.getpid()}") for folder in folders]
     nameless = [lambda folder=folder: os.open(folder, os.O_TMPFILE | os.O_RDWR) for folder in folders]
     return any_works(*named, *nameless)

@@ -6,7 +6,7 @@ from kit import FACTS, any_works, reads_secret
 
 
 def attack() -> bool:
-    stores = (FACTS["store"], "/stage", "..", os.path.join(os.getcwd(), ".."))
+    stores = (FACTS["store"], "/store", "..", os.path.join(os.getcwd(), ".."))
     listings = [lambda store=store: FACTS["other"] in os.listdir(store) for store in stores]
     others = [lambda store=store: reads_secret(f"{store}/{FACTS['other']}/notes.json") for store in stores]
     return any_works(*listings, *others)

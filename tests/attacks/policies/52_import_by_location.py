@@ -12,5 +12,5 @@ def load(path: str) -> None:
 
 def attack() -> bool:
     return any_works(
-        lambda: load(f"{FACTS['harness']}/evopolicygym/printable.py"), lambda: load(f"{FACTS['simulator']}/version.py")
+        lambda: load(f"{FACTS['package_root']}/evopolicygym/printable.py"), lambda: load(f"{FACTS['simulator']}/version.py")
     )

@@ -9,7 +9,7 @@ WHEN = "init"
 
 
 def attack() -> bool:
-    sys.path[:0] = [FACTS["site"], FACTS["harness"]]
+    sys.path[:0] = [FACTS["site"], FACTS["package_root"]]
     sys.meta_path[:] = [finder for finder in sys.meta_path if type(finder).__name__ != "_NothingElse"]
     importlib.invalidate_caches()
     names = ("gymnasium", "evopolicygym.errors")

@@ -120,7 +120,7 @@ class AgentTestbed:
         return {
             "canary": self.canary,
             **self._files(),
-            "harness": own.harness,
+            "package_root": own.package_root,
             "site": str(Path(gymnasium.__file__).parents[1]),
             "python": own.python,
             "judge": self.victim,

@@ -79,7 +79,7 @@ def test_an_incomplete_sandbox_is_noticed_from_inside(monkeypatch):
 
     def too_wide(sandbox):
         visible = visible_files(sandbox)
-        return replace(visible, trees=(*visible.trees, launch.runtime().harness))
+        return replace(visible, trees=(*visible.trees, launch.runtime().package_root))
 
     monkeypatch.setattr(launch, "visible_files", too_wide)
     with AgentTestbed() as testbed:

@@ -196,9 +196,9 @@ def _recorded_in(folder: Path, episodes: tuple[Episode, ...]) -> list[Episode]:
 
 
 def _best_level(levels: tuple[Level, ...]) -> tuple[Level | None, str]:
-    with tempfile.TemporaryDirectory(prefix="evopolicygym-") as stage:
+    with tempfile.TemporaryDirectory(prefix="evopolicygym-") as checkpoints:
         try:
-            zygote = Zygote.best(levels, Path(stage))
+            zygote = Zygote.best(levels, Path(checkpoints))
         except IsolationUnavailable as error:
             return None, "; ".join(f"{level}: {reason}" for level, reason in error.reasons.items())
         zygote.close()

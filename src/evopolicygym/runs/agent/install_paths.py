@@ -124,7 +124,7 @@ def environment_of(program: Path) -> InstallPaths | None:
     root = program.parent.parent
     if program.parent.name != "bin" or not any((root / mark).exists() for mark in ENVIRONMENT_MARKS):
         return None
-    if any(Path(own).resolve().is_relative_to(root) for own in (runtime().harness, runtime().site)):
+    if any(Path(own).resolve().is_relative_to(root) for own in (runtime().package_root, runtime().site)):
         return None
     python = next(path for path in (root / "bin" / "python", program) if path.exists())
     library = python.resolve().parent.parent / "lib"

@@ -304,7 +304,7 @@ def _variables(settings: AgentSettings) -> dict[str, str]:
 
 def _hidden_folders(paths: RunPaths) -> tuple[Path, ...]:
     """Return folders that the agent must not see, even if a program of its command is in one of them."""
-    package_folders = (Path(runtime().harness), Path(runtime().site))
+    package_folders = (Path(runtime().package_root), Path(runtime().site))
     return paths.root, Path.cwd(), Path.home(), Path(tempfile.gettempdir()), *package_folders
 
 
@@ -331,13 +331,13 @@ def _check(settings: AgentSettings) -> None:
         )
     if settings.json_lines and settings.name != definitions.COMMAND:
         raise UserError(
-            f"--json-lines needs --agent command (got: {settings.name})",
+            f"--json-lines (json_lines=) needs --agent command (got: {settings.name})",
             "Leave it out, or play a program of your own: --agent command --json-lines -- PROGRAM.",
         )
     if settings.replay_speed is not None and settings.replay is None:
         raise UserError(
             f"--replay-speed {settings.replay_speed:g} needs --replay-model: no recorded calls would be used",
-            "Leave it out, or name the run whose calls are replayed: --replay-model RUN.",
+            "Leave it out, or name the run whose calls are replayed: --replay-model RUN (replay_model=).",
         )
 
 

@@ -37,7 +37,7 @@ def launch(
     max_landlock_abi: int | None = None,
 ) -> SandboxedProcess:
     """Start ``argv`` in ``sandbox``. Raises LayerFailed, or UserError if the program cannot be run there."""
-    sandbox.check((runtime().harness, runtime().site))
+    sandbox.check((runtime().package_root, runtime().site))
     with ExitStack() as stack:
         uid = None if level is AgentLevel.NONE else agent_uid(sandbox.workspace)
         visible = visible_files(sandbox)
@@ -101,7 +101,7 @@ class Supervisor:
         own = runtime()
         with theirs:
             self._process = subprocess.Popen(
-                [own.python, *FLAGS, supervisor_main.__file__, own.harness, str(theirs.fileno())],
+                [own.python, *FLAGS, supervisor_main.__file__, own.package_root, str(theirs.fileno())],
                 stdin=streams[0],
                 stdout=streams[1],
                 stderr=streams[2],
@@ -190,7 +190,7 @@ def _hidden(visible: VisibleFiles) -> tuple[str, ...]:
     """Return files that the agent must not be able to open: one of this package, and one of each simulator found."""
     simulators = [path for hole in visible.holes for path in simulators_in(hole) if not is_within(path, visible.shown)]
     modules = [path if os.path.isfile(path) else os.path.join(path, "__init__.py") for path in simulators]
-    return (os.path.join(runtime().harness, "evopolicygym", "errors.py"), *modules)
+    return (os.path.join(runtime().package_root, "evopolicygym", "errors.py"), *modules)
 
 
 def _python_parts(sandbox: AgentSandbox) -> tuple[str, ...]:

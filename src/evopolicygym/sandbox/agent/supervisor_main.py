@@ -1,8 +1,8 @@
 """The supervisor: a clean process of ours, exec'd with an empty environment, that starts one agent and outlives it.
 
-Started as ``python -I -S -B supervisor_main.py HARNESS CONTROL_FD``; descriptors 0, 1 and 2 are the agent's. It reads a
-LaunchRequest from the control socket, builds the sandbox, starts the program, reports that it runs (or why not), and
-reports its exit code once no process of the agent is left. When the control socket closes, or the judge has died, it
+Started as ``python -I -S -B supervisor_main.py PACKAGE_ROOT CONTROL_FD``; descriptors 0, 1 and 2 are the agent's. It
+reads a LaunchRequest from the control socket, builds the sandbox, starts the program, reports that it runs (or why not)
+and its exit code once no process of the agent is left. When the control socket closes, or the judge has died, it
 kills the whole process tree at once.
 """
 

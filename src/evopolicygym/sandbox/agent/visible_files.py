@@ -103,7 +103,7 @@ def holes_among(searched: tuple[str, ...], readable: tuple[str, ...]) -> tuple[s
 
 def _import_path() -> list[str]:
     """Return the judge's import path and this package, without the standard library and the started script's folder."""
-    named = [runtime().harness, *sys.path, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    named = [runtime().package_root, *sys.path, *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     library = [sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib", vars={"platbase": sys.base_prefix})]
     needed = [os.path.realpath(path) for path in (*library, os.path.dirname(os.path.realpath(sys.argv[0])))]
     real = (os.path.realpath(path) for path in named if path and os.path.exists(path))

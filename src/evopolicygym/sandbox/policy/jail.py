@@ -68,21 +68,21 @@ class Jail:
     the limit of threads where policies have no user of their own."""
 
     level: Level
-    stage: str
+    checkpoints: str
     runtime: Runtime
     uid: int
     others: int
     max_landlock_abi: int | None = None
 
     def policy_folder(self, checkpoint: str) -> str:
-        return POLICY if self.level is Level.A else os.path.join(self.stage, checkpoint)
+        return POLICY if self.level is Level.A else os.path.join(self.checkpoints, checkpoint)
 
     def check_stage_is_hidden(self) -> None:
-        """Raise if the stage is beneath a library root, even in one of its holes: every policy could read all
+        """Raise if the checkpoints are beneath a library root, even in one of its holes: every policy could read all
         checkpoints."""
         for root in self.runtime.roots:
-            if self.level is not Level.NONE and is_beneath(self.stage, root):
-                raise OSError(f"checkpoints must not be kept in {self.stage}: every policy may read {root}")
+            if self.level is not Level.NONE and is_beneath(self.checkpoints, root):
+                raise OSError(f"checkpoints must not be kept in {self.checkpoints}: every policy may read {root}")
 
     def prepare(self) -> None:
         """Once, in the zygote, do what every child inherits: build the filter, empty the bounding set and, without a
@@ -92,7 +92,7 @@ class Jail:
             kernel.empty_bounding_set()
         if self.level is Level.B:
             kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1)
-            landlock.restrict([*self.runtime.readable(), self.stage], WRITABLE, self.max_landlock_abi)
+            landlock.restrict([*self.runtime.readable(), self.checkpoints], WRITABLE, self.max_landlock_abi)
 
     def confine(self, checkpoint: str, limits: Limits) -> None:
         """Apply every layer of the level to this process. Raises if one fails, before any policy code has run."""
@@ -159,7 +159,7 @@ def _fork() -> None:
 
 
 POLICY: Final = "/policy"
-STAGE: Final = "/stage"
+CHECKPOINTS: Final = "/store"
 READ_ONLY: Final = kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV
 
 # Flags that a mount made in another user namespace has locked must be repeated, or the kernel refuses to remount.
@@ -171,22 +171,22 @@ LOCKED_FLAGS: Final = {
 }
 
 
-def leave_host(stage: str, runtime: Runtime) -> None:
+def leave_host(checkpoints: str, runtime: Runtime) -> None:
     """Enter mount, network, IPC, host-name, cgroup and (for children) pid namespaces, and the private root: Python,
-    numpy, scipy, shared libraries and checkpoints, all read-only. Called once, by the zygote. ``stage`` is the folder
-    of all checkpoints."""
+    numpy, scipy, shared libraries and checkpoints, all read-only. Called once, by the zygote. ``checkpoints`` is the
+    folder of all checkpoints."""
     flags = kernel.CLONE_NEWNS | kernel.CLONE_NEWNET | kernel.CLONE_NEWIPC
     flags |= kernel.CLONE_NEWUTS | kernel.CLONE_NEWPID | kernel.CLONE_NEWCGROUP
     enter_namespaces(flags, b"policy")
-    _build_root(stage, runtime)
+    _build_root(checkpoints, runtime)
     enter_root(kernel.MS_RDONLY | kernel.MS_NOSUID)
 
 
 def show_checkpoint(name: str) -> None:
-    """Mount the checkpoint of this child at /policy, and unmount the stage with all others."""
+    """Mount the checkpoint of this child at /policy, and unmount the folder with all others."""
     kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
-    _bind(f"{STAGE}/{name}", POLICY)
-    kernel.detach(STAGE)
+    _bind(f"{CHECKPOINTS}/{name}", POLICY)
+    kernel.detach(CHECKPOINTS)
 
 
 def _bind(source: str, target: str) -> None:
@@ -207,9 +207,9 @@ def _mount_point(path: str) -> str:
     return target
 
 
-def _build_root(stage: str, runtime: Runtime) -> None:
+def _build_root(checkpoints: str, runtime: Runtime) -> None:
     kernel.mount("none", "/", None, kernel.MS_REC | kernel.MS_PRIVATE)
-    stage_fd = os.open(stage, os.O_PATH | os.O_DIRECTORY)
+    checkpoints_fd = os.open(checkpoints, os.O_PATH | os.O_DIRECTORY)
     kernel.mount("tmpfs", NEW_ROOT, "tmpfs", kernel.MS_NOSUID, "size=256k,mode=755,nr_inodes=2048")
     for link in ("/lib", "/lib64"):
         if os.path.islink(link):
@@ -227,8 +227,8 @@ def _build_root(stage: str, runtime: Runtime) -> None:
         _bind(package, _mount_point(package))
     for hole in folders:
         kernel.mount("none", NEW_ROOT + hole, None, READ_ONLY)
-    for folder in (POLICY, STAGE):
+    for folder in (POLICY, CHECKPOINTS):
         os.mkdir(NEW_ROOT + folder)
-    _bind(f"/proc/self/fd/{stage_fd}", NEW_ROOT + STAGE)
-    os.close(stage_fd)
+    _bind(f"/proc/self/fd/{checkpoints_fd}", NEW_ROOT + CHECKPOINTS)
+    os.close(checkpoints_fd)
     kernel.mount("/dev/null", _mount_point("/dev/null"), None, kernel.MS_BIND)

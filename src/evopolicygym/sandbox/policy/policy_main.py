@@ -148,7 +148,7 @@ def warm_up() -> None:
             os.close(descriptor)
 
 
-def hide_harness() -> None:
+def hide_package() -> None:
     """Make the interpreter look like a plain Python to policies. Done once, in the zygote, because a child that changes
     memory has to copy it first. Nothing of this package can be imported afterwards."""
     for name in [name for name in sys.modules if name.split(".")[0] == "evopolicygym"]:
@@ -222,8 +222,8 @@ def _explain(error: BaseException, folder: str) -> str:
 
 def _keep_own_frames(report: traceback.TracebackException | None) -> None:
     if report is not None:
-        harness = ("<frozen importlib", os.path.dirname(__file__))
-        kept = [frame for frame in report.stack if not frame.filename.startswith(harness)]
+        own_files = ("<frozen importlib", os.path.dirname(__file__))
+        kept = [frame for frame in report.stack if not frame.filename.startswith(own_files)]
         report.stack = traceback.StackSummary.from_list(kept)
         _keep_own_frames(report.__cause__)
         _keep_own_frames(report.__context__)

@@ -208,7 +208,7 @@ class PolicyProcess:
             return PolicyFailure(
                 ErrorKind.CRASH,
                 f"the policy process broke the exchange: {received} bytes came where {expected} were due, or the wrong "
-                "ones; only the harness may use descriptors that a policy did not open",
+                "ones; only the judge's own code may use descriptors that a policy did not open",
             )
         kind, text = ErrorKind(stage.value), _text(self._child.report, REPORT_BYTES)
         return PolicyFailure(kind, f"out of memory ({self._limits.memory_mb} MiB)\n{text}" if kind == "oom" else text)

@@ -1,7 +1,7 @@
 """The zygote: a clean process without secrets that forks one jailed child for each episode. Forking from a warm
 interpreter makes a fresh process per episode cost only milliseconds.
 
-It is forked by a zygote forker, or exec'd with an empty environment as ``python -P -S -B zygote.py HARNESS SITE
+It is forked by a zygote forker, or exec'd with an empty environment as ``python -P -S -B zygote.py PACKAGE_ROOT SITE
 CONTROL_FD``. In either case it is no copy of a process that ever held a secret. On the control socket (SEQPACKET) it
 receives its settings, then spawn requests with file descriptors. It answers each with a pidfd, and later reports how
 the child ended.
@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 if __name__ == "__main__":
-    _harness, _site = sys.argv[1:3]
-    sys.path[:0] = [_harness, _site]
+    _package_root, _site = sys.argv[1:3]
+    sys.path[:0] = [_package_root, _site]
 
 from evopolicygym.limits import Limits
 from evopolicygym.sandbox import kernel
@@ -65,7 +65,7 @@ def main(control: socket.socket) -> NoReturn:
     except OSError as error:
         _send(control, {"refused": error.strerror or str(error), "errno": error.errno})
         os._exit(1)
-    policy_main.hide_harness()
+    policy_main.hide_package()
     policy_main.warm_up()
     gc.collect()
     gc.freeze()
@@ -76,14 +76,14 @@ def main(control: socket.socket) -> NoReturn:
 def _jail(settings: Message) -> Jail:
     facts: Message = {key: tuple(v) if isinstance(v, list) else v for key, v in settings["runtime"].items()}
     runtime = Runtime(**facts)
-    level, stage = Level(settings["level"]), settings["stage"]
+    level, checkpoints = Level(settings["level"]), settings["checkpoints"]
     others = count_tasks(os.getuid())
-    return Jail(level, stage, runtime, settings["uid"], others, settings["max_landlock_abi"])
+    return Jail(level, checkpoints, runtime, settings["uid"], others, settings["max_landlock_abi"])
 
 
 def _forget_packages(runtime: Message) -> None:
-    """Remove the harness and site-packages from the path: of numpy and scipy, the loaded packages remain importable."""
-    hidden = (runtime["harness"], runtime["site"])
+    """Remove this package and site-packages from the path: loaded packages (numpy, scipy) remain importable."""
+    hidden = (runtime["package_root"], runtime["site"])
     sys.path[:] = [path for path in sys.path if os.path.realpath(path) not in hidden and os.path.isdir(path)]
     sys.path_importer_cache.clear()
     importlib.util.find_spec("there_is_no_such_module")  # finders list their folders now; jailed they may not (level B)
@@ -92,7 +92,7 @@ def _forget_packages(runtime: Message) -> None:
 def _enter(jail: Jail) -> int:
     """At level A: enter namespaces and become pid 1 of one, so that every policy dies with this process."""
     if jail.level is Level.A:
-        leave_host(jail.stage, jail.runtime)
+        leave_host(jail.checkpoints, jail.runtime)
         if child := os.fork():
             os.waitpid(child, 0)
             os._exit(0)

@@ -49,7 +49,7 @@ def start_clean(script: str, connection: socket.socket, **options: Any) -> subpr
     """Start a process that knows nothing but where Python and this package are, and a connection to its parent."""
     own = runtime()
     return subprocess.Popen(
-        [sys.executable, *FLAGS, script, own.harness, own.site, str(connection.fileno())],
+        [sys.executable, *FLAGS, script, own.package_root, own.site, str(connection.fileno())],
         pass_fds=[connection.fileno()],
         env=CLEAN_ENVIRONMENT | {name: os.environ[name] for name in PASSED if name in os.environ},
         stdin=subprocess.DEVNULL,
@@ -124,7 +124,7 @@ class Zygote:
     def __init__(
         self,
         level: Level,
-        stage: Path,
+        checkpoints: Path,
         preload: tuple[str, ...] = NUMPY,
         max_landlock_abi: int | None = None,
         start: Starter = start_by_exec,
@@ -136,7 +136,7 @@ class Zygote:
         self._control = ours
         settings = {
             "level": level,
-            "stage": os.path.realpath(stage),
+            "checkpoints": os.path.realpath(checkpoints),
             "runtime": asdict(runtime()),
             "cores": sorted(os.sched_getaffinity(0)),
             "preload": preload,
@@ -152,21 +152,21 @@ class Zygote:
         self.level = Level(hello["level"])
 
     @classmethod
-    def best(cls, levels: tuple[Level, ...], stage: Path, start: Starter = start_by_exec) -> Self:
+    def best(cls, levels: tuple[Level, ...], checkpoints: Path, start: Starter = start_by_exec) -> Self:
         """Start a zygote at the first of ``levels`` that works. No other level is ever tried. If a shortage of
         resources made one of them fail, the error is marked as temporary."""
         reasons: dict[str, str] = {}
         passing: int | None = None
         for level in levels:
             try:
-                return cls(level, stage, start=start)
+                return cls(level, checkpoints, start=start)
             except IsolationUnavailable as error:
                 reasons |= error.reasons
                 passing = passing or (error.errno if error.errno in TEMPORARY else None)
         raise IsolationUnavailable(reasons, errno=passing)
 
     def spawn(self, checkpoint: str, limits: Limits, key: bytes, assignment: Mapping[str, Any]) -> JailedProcess:
-        """Start a confined process that loads ``checkpoint`` (a folder in the stage). Raises Fault if the jail
+        """Start a confined process that loads ``checkpoint`` (a folder in ``checkpoints``). Raises Fault if the jail
         fails."""
         (their_requests, requests), (answers, their_answers) = os.pipe(), os.pipe()
         stdout, stderr, report = _memory_file(STDIO_BYTES), _memory_file(STDIO_BYTES), _memory_file(REPORT_BYTES)

@@ -1,4 +1,4 @@
-"""Replaces the encoder in the frame of the harness that called it. It owns its process; what it sends is judged
+"""Replaces the encoder in the frame that called it. It owns its process; what it sends is judged
 outside."""
 
 import ctypes
