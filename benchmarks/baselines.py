@@ -8,8 +8,10 @@
     python benchmarks/baselines.py page --folder FOLDER
 
 `search` plays suites/baselines.toml and copies the record of every finished run to FOLDER/records, one JSON file each.
-`curves` trains learning curves on the tasks with cheap steps, each in one process with one thread, and writes them to
-FOLDER/curves. Both end some seconds after --seconds: a curve at once, a suite after the submissions that it plays.
+Each task is a suite of its own, on one core. `curves` trains learning curves on the tasks with cheap steps, each in one
+process with one thread, and writes them to FOLDER/curves. Both end some seconds after --seconds: a curve at once, a
+suite after the submissions that it plays.
+
 `page` adds finished runs and complete curves in FOLDER to the stored ones of the package, replaces the same ones, and
 writes docs/baselines.md and its figure from all of them. Exits with 0 if everything has a result, with 3 if the time
 was over before.
@@ -21,10 +23,10 @@ import argparse
 import json
 import shutil
 import sys
-import time
+import tomllib
 from pathlib import Path
 
-from many_suites import COMMAND, TIME_IS_OVER, run_all, run_until
+from many_suites import COMMAND, TIME_IS_OVER, TaskSuite, play_suites, run_all
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "src/evopolicygym/reference"
@@ -43,20 +45,20 @@ CHEAP_TASKS = tuple(
 
 
 def play_search(options: argparse.Namespace) -> int:
-    """Play the suite until it is complete or the time is over, then copy the records."""
+    """Play the suite of each task until all are complete or the time is over, then copy the records."""
     chosen = {"repeats": str(options.seeds), "seed": str(options.first_seed)}
-    if options.task:
-        chosen["tasks"] = json.dumps(options.task)
     if options.agent:
         chosen["agents"] = "{" + ", ".join(f"{agent} = {{}}" for agent in options.agent) + "}"
-    settings = [part for name, value in chosen.items() for part in ("--set", f"{name}={value}")]
-    cores = ["--jobs", str(options.jobs), "--parallel-runs", str(options.jobs)]
-    folder = ["--folder", str(options.folder / "search")]
-    command = [*COMMAND, "suite", "run", str(SUITE), *folder, *cores, "--no-anchors", *settings]
-    code = run_until(command, time.monotonic() + options.seconds)
-    copied = copy_records(options.folder / "search", options.folder / "records")
-    print(f"{copied} finished runs in {options.folder / 'records'}")
-    return TIME_IS_OVER if code else 0
+    folder = options.folder / "search"
+    seeds = f"{options.first_seed}-{options.first_seed + options.seeds - 1}"
+    suites = [
+        TaskSuite(SUITE, folder / f"{task.partition('/')[2]}-{seeds}", {**chosen, "tasks": json.dumps([task])})
+        for task in options.task or tomllib.loads(SUITE.read_text())["tasks"]
+    ]
+    complete = play_suites(suites, options.jobs, options.seconds)
+    copied = copy_records(folder, options.folder / "records")
+    print(f"{complete} of {len(suites)} tasks are complete; {copied} finished runs in {options.folder / 'records'}")
+    return 0 if complete == len(suites) else TIME_IS_OVER
 
 
 def copy_records(runs: Path, target: Path) -> int:
@@ -64,7 +66,7 @@ def copy_records(runs: Path, target: Path) -> int:
     from evopolicygym.run_record import RunStatus, load
 
     target.mkdir(parents=True, exist_ok=True)
-    finished = [path for path in sorted(runs.glob("runs/*/run.json")) if load(path).status is RunStatus.FINISHED]
+    finished = [path for path in sorted(runs.glob("*/runs/*/run.json")) if load(path).status is RunStatus.FINISHED]
     for path in finished:
         shutil.copyfile(path, target / f"{path.parent.name}.json")
     return len(finished)

@@ -1,8 +1,8 @@
 """Run commands within a time limit, among them many small suites with one slot each.
 
-Suites whose hidden cases differ (generated tasks, each under its own key) run side by side, one on each core. Suites
-with the same cases would wait for each other: hidden cases are not played while an agent on the same ones is alive on
-the machine. They belong into one suite, which orders its runs so.
+Suites whose hidden cases differ (of different tasks, or under different keys) run side by side, one on each core.
+Suites with the same cases would wait for each other: hidden cases are not played while an agent on the same ones is
+alive on the machine. They belong into one suite, which orders its runs so.
 """
 
 from __future__ import annotations
