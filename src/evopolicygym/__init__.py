@@ -10,7 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from evopolicygym.api.agents import check_agent, check_model_server, list_agents, try_agent
+    from evopolicygym.api.agents import (
+        AgentSummary,
+        check_agent,
+        check_model_server,
+        list_agents,
+        summarise_agents,
+        try_agent,
+    )
+    from evopolicygym.api.anchors import MeasuredAnchors, measure_anchors, measure_missing_anchors
     from evopolicygym.api.baseline import baseline_curve
     from evopolicygym.api.enter import enter
     from evopolicygym.api.evaluate import evaluate
@@ -25,16 +33,15 @@ if TYPE_CHECKING:
     from evopolicygym.api.statistics import Analysis, Comparison, analyze, compare, leaderboard, reproduce
     from evopolicygym.api.suite import SuiteProgress, estimate_suite, preflight, run_suite, suite_status
     from evopolicygym.api.tasks import (
-        MeasuredAnchors,
         NovelTasksReport,
         TaskDescription,
+        TaskSummary,
         check_novel_tasks,
         check_task,
         describe_task,
         list_tasks,
         load_task,
-        measure_anchors,
-        measure_missing_anchors,
+        summarise_tasks,
     )
     from evopolicygym.api.transcript import RunTranscript, tail, transcript
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
@@ -45,6 +52,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "AgentSummary",
     "Analysis",
     "Comparison",
     "Evaluation",
@@ -67,6 +75,7 @@ __all__ = [
     "SuiteProgress",
     "Task",
     "TaskDescription",
+    "TaskSummary",
     "UserError",
     "Workspace",
     "__version__",
@@ -102,6 +111,8 @@ __all__ = [
     "score",
     "serve",
     "suite_status",
+    "summarise_agents",
+    "summarise_tasks",
     "tail",
     "transcript",
     "try_agent",
@@ -110,7 +121,15 @@ __all__ = [
 ]
 
 _MODULES: Final = {
-    "api.agents": ("check_agent", "check_model_server", "list_agents", "try_agent"),
+    "api.agents": (
+        "AgentSummary",
+        "check_agent",
+        "check_model_server",
+        "list_agents",
+        "summarise_agents",
+        "try_agent",
+    ),
+    "api.anchors": ("MeasuredAnchors", "measure_anchors", "measure_missing_anchors"),
     "api.baseline": ("baseline_curve",),
     "api.enter": ("enter",),
     "api.evaluate": ("evaluate",),
@@ -125,16 +144,15 @@ _MODULES: Final = {
     "api.statistics": ("Analysis", "Comparison", "analyze", "compare", "leaderboard", "reproduce"),
     "api.suite": ("SuiteProgress", "estimate_suite", "preflight", "run_suite", "suite_status"),
     "api.tasks": (
-        "MeasuredAnchors",
         "NovelTasksReport",
         "TaskDescription",
+        "TaskSummary",
         "check_novel_tasks",
         "check_task",
         "describe_task",
         "list_tasks",
         "load_task",
-        "measure_anchors",
-        "measure_missing_anchors",
+        "summarise_tasks",
     ),
     "api.transcript": ("RunTranscript", "tail", "transcript"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),

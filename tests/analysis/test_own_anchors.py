@@ -9,8 +9,8 @@ import pytest
 from synthetic_records import synthetic_run
 
 from evopolicygym.analysis.leaderboard.build import leaderboard
+from evopolicygym.api.anchors import measure_anchors
 from evopolicygym.api.statistics import anchor_files
-from evopolicygym.api.tasks import measure_anchors
 from evopolicygym.errors import UserError
 from evopolicygym.reference.anchors import (
     Anchor,

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from evopolicygym.agents.definitions import Client
     from evopolicygym.agents.failures import TurnFailure
     from evopolicygym.agents.readiness import Readiness
     from evopolicygym.agents.turn import Turn
@@ -34,6 +35,53 @@ def list_agents() -> list[str]:
     from evopolicygym.agents import definitions
 
     return definitions.names()
+
+
+@dataclass(frozen=True)
+class AgentSummary:
+    """What the definition of an agent says: a row of `evopolicygym agent list`. ``program`` is None for an agent that
+    ships; ``keys`` are variables that may hold the key of its model."""
+
+    name: str
+    title: str
+    program: str | None
+    proven_version: str | None
+    install: str | None
+    node: str | None
+    keys: tuple[str, ...]
+    hosts: tuple[str, ...]
+    context_file: str | None
+    resumes: bool
+    options: tuple[str, ...]
+
+
+def summarise_agents() -> list[AgentSummary]:
+    """Return a summary of each agent of ``list_agents``, in the same order. Nothing is started or looked for.
+
+    >>> import evopolicygym
+    >>> [agent.install for agent in evopolicygym.summarise_agents() if agent.name == "tuner"]
+    ['built in']
+    """
+    from evopolicygym.agents import definitions
+
+    return [_summary(definitions.load(name)) for name in definitions.names()]
+
+
+def _summary(client: Client) -> AgentSummary:
+    install = client.install
+    return AgentSummary(
+        name=client.name,
+        title=client.title,
+        program=None if client.ships else client.program,
+        proven_version=install.version if install else None,
+        install=install.command if install else "built in" if client.ships else None,
+        node=install.node if install else None,
+        keys=tuple(client.keys),
+        hosts=tuple(client.hosts),
+        context_file=client.context_file,
+        resumes=client.can_resume,
+        options=tuple(sorted(client.options)),
+    )
 
 
 def check_agent(agent: str | os.PathLike[str], *, model_url: str | None = None) -> Readiness:

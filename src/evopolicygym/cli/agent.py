@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from evopolicygym.agents import definitions
-from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.readiness import Readiness
 from evopolicygym.agents.turn import Turn
-from evopolicygym.api.agents import check_agent, check_model_server, try_agent
-from evopolicygym.api.agents import list_agents as list_names
+from evopolicygym.api.agents import check_agent, check_model_server, summarise_agents, try_agent
 from evopolicygym.cli.options import Json, pair
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 
@@ -28,9 +25,9 @@ app = typer.Typer(no_args_is_help=True, help="List and check agents.")
 @app.command("list")
 def list_agents(json: Json = False) -> None:
     """List the built-in agents and the supported clients. Any program can be an agent, and so can a client file."""
-    clients = [definitions.load(name) for name in list_names()]
+    agents = summarise_agents()
     if json:
-        print_json([_row(client) for client in clients])
+        print_json([asdict(agent) for agent in agents])
         return
     columns = {
         "name": "name",
@@ -39,8 +36,8 @@ def list_agents(json: Json = False) -> None:
         "keys": "keys",
         "install": "install",
     }
-    clients.sort(key=lambda client: not client.ships)
-    rows = ([_cell(_row(client)[name]) for name in columns] for client in clients)
+    agents.sort(key=lambda agent: agent.program is not None)
+    rows = ([_cell(getattr(agent, name)) for name in columns] for agent in agents)
     print_table(tuple(columns.values()), rows, indent="", optional=("install", "tested version"))
     print_hint(
         "`agent check NAME` says whether it can run here. `run TASK --agent command -- PROGRAM` runs any program."
@@ -129,22 +126,5 @@ def _show(readiness: Readiness) -> None:
         stdout.print(f"  note        {line}")
 
 
-def _row(client: Client) -> dict[str, Any]:
-    install = client.install
-    return {
-        "name": client.name,
-        "title": client.title,
-        "program": None if client.ships else client.program,
-        "proven_version": install.version if install else None,
-        "install": install.command if install else "built in" if client.ships else None,
-        "node": install.node if install else None,
-        "keys": list(client.keys),
-        "hosts": list(client.hosts),
-        "context_file": client.context_file,
-        "resumes": client.can_resume,
-        "options": sorted(client.options),
-    }
-
-
 def _cell(value: Any) -> str:
-    return " | ".join(value) if isinstance(value, list) else str(value or "")
+    return " | ".join(value) if isinstance(value, tuple) else str(value or "")

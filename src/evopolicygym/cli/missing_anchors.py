@@ -22,7 +22,7 @@ LATER = "`evopolicygym task anchors TASK` measures them later"
 def add_missing_anchors(root: Path) -> None:
     """Measure trivial policies on the cases of a finished run if there are none yet. Whatever goes wrong costs these
     rows and nothing else."""
-    from evopolicygym.api.tasks import measure_missing_anchors
+    from evopolicygym.api.anchors import measure_missing_anchors
 
     try:
         with episode_progress() as progress:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -14,10 +14,8 @@ from evopolicygym.cli.output import print_hint, print_json, print_table, print_t
 from evopolicygym.cli.play_options import LocalJobs, SealKey, SeedsChoice, Text, VariantChoice
 from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import CORES, Seeds
-from evopolicygym.tasks.novel.generate import family_version, novel
-from evopolicygym.tasks.registry import core16, registered_horizons
+from evopolicygym.tasks.registry import core16
 from evopolicygym.tasks.spaces import json_safe
-from evopolicygym.tasks.task import Task
 
 if TYPE_CHECKING:
     from evopolicygym.tasks.novel.key_checks import KeyCheck, TaskKeys
@@ -35,8 +33,9 @@ def list_tasks(
 ) -> None:
     """List the tasks of Core16 and of novel, the generated ones, with family, spaces, horizon and version. Any
     Gymnasium id is a task, too."""
-    rows = [_row(task) for task in core16().values()] + [_undrawn_row(task) for task in novel().values()]
-    rows += _others() if everything else []
+    from evopolicygym.api.tasks import summarise_tasks
+
+    rows = [asdict(summary) for summary in summarise_tasks(everything=everything)]
     if json:
         print_json(rows)
         return
@@ -45,15 +44,6 @@ def list_tasks(
     print_table(columns, cells, indent="", optional=("env_id", "version", "family"))
     print_hint("Horizon and spaces of novel tasks are drawn from your key: `task show novel/control-1`")
     print_hint("Any other Gymnasium id is a task, too: `task list --all`, `task show LunarLander-v3`")
-
-
-def _others() -> list[dict[str, Any]]:
-    """Return the other environments that Gymnasium has registered. Their spaces are known once they are made, by
-    `task show`."""
-    unmade = {"family": "gymnasium", "demand": "", "observation": "", "action": "", "version": 1}
-    return [
-        {"id": name, "env_id": name, "horizon": horizon, **unmade} for name, horizon in registered_horizons().items()
-    ]
 
 
 def _short(space: str) -> str:
@@ -81,7 +71,10 @@ def show(
     )
     if json:
         chosen = described.task
-        facts = _row(chosen) | {"limits": asdict(chosen.limits), "failure_return": asdict(chosen.failure_return)}
+        facts = asdict(described.summary) | {
+            "limits": asdict(chosen.limits),
+            "failure_return": asdict(chosen.failure_return),
+        }
         spaces = {"obs_space": described.obs_space, "action_space": described.action_space}
         print_json(json_safe(facts | spaces | {"contract": described.text}))
     else:
@@ -140,7 +133,7 @@ def anchors(
 ) -> None:
     """Measure trivial policies (random, zero, best constant, starter) on the held-out cases of your runs, so that
     `leaderboard` and `report` can compare with them."""
-    from evopolicygym.api.tasks import measure_anchors
+    from evopolicygym.api.anchors import measure_anchors
 
     tasks = [name for task in tasks for name in (core16() if task == "core16" else [task])]
     if expert and len(tasks) > 1:
@@ -201,21 +194,3 @@ def _key_cells(summary: TaskKeys) -> list[str]:
     redraws = summary.draws - summary.keys
     numbers = [str(summary.keys), f"{summary.accepted:.0%}", str(redraws), *means, f"{summary.searched:.2f}"]
     return [summary.task, *numbers, f"{summary.cpu_s:.1f}", refused or "-"]
-
-
-def _undrawn_row(task: Task) -> dict[str, Any]:
-    """Return what is known of a generated task before it is drawn."""
-    return _row(task) | {"horizon": None, "version": family_version(task.family)}
-
-
-def _row(task: Task) -> dict[str, Any]:
-    return {
-        "id": task.id,
-        "env_id": task.env_id,
-        "family": task.family,
-        "demand": task.demand,
-        "observation": task.observation_space,
-        "action": task.action_space,
-        "horizon": task.horizon,
-        "version": task.version,
-    }
