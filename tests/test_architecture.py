@@ -94,6 +94,15 @@ def test_packages_import_only_what_is_below_them(package):
         assert imports(path) <= MAY_IMPORT[package] | {package} | SHARED, path
 
 
+def test_the_documentation_lists_packages_in_the_order_of_imports():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    table = page[page.index("## Packages") : page.index("## Where to add things")]
+    listed = re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE)
+    assert sorted(listed) == sorted(MAY_IMPORT)
+    for number, package in enumerate(listed):
+        assert MAY_IMPORT[package] <= set(listed[:number]), package
+
+
 def test_toml_is_parsed_in_one_module():
     """Its bounds and its errors are the same for every file that a user may give."""
     assert [path.name for path in SOURCE.rglob("*.py") if "tomllib" in path.read_text()] == ["config.py"]
