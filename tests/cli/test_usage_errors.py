@@ -47,7 +47,7 @@ def refused(done: subprocess.CompletedProcess[str], *says: str) -> None:
         ([*MODEL, "http://models.example.org:8000/v1", "--no-gateway"], "-L 8000:models.example.org:8000 HOST"),
         ([*MODEL, "http://10.0.0.7/v1", "--no-gateway"], "the agent's proxy carries https only"),
         ([*NOP, "--show", "/no/such/file"], "/no/such/file does not exist"),
-        ([*NOP, "--json-lines"], "--json-lines needs --agent command"),
+        ([*NOP, "--json-lines"], "--json-lines (json_lines=) needs --agent command"),
         ([*NOP, "--replay-speed", "20"], "--replay-speed 20 needs --replay-model"),
         ([*NOP, "--seal-key", "/no/such/key"], "cannot read the sealing key"),
         ([*NOP, "--seal-key", "k", "--seeds", "paper"], "would not be used"),
