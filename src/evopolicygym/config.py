@@ -30,9 +30,9 @@ def _without_empty_tables(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 MAX_DEPTH: Final = 64  # of tables and lists in each other
-# Quoted parts of more characters do not count: without this limit the search would take the square of a long string.
-KEY_PART: Final = r"""(?:[\w-]+|"(?:[^"\\\n]|\\.){0,64}"|'[^'\n]{0,64}')[ \t]*"""
-DEEP_KEY: Final = re.compile(rf"(?<![\w-]){KEY_PART}(?:\.[ \t]*{KEY_PART}){{{MAX_DEPTH}}}", re.ASCII)
+# Possessive, and never begun at an escaped quote: otherwise the search would take the square of a long string.
+KEY_PART: Final = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
+DEEP_KEY: Final = re.compile(rf"(?<![\w\\-]){KEY_PART}(?:\.[ \t]*+{KEY_PART}){{{MAX_DEPTH}}}", re.ASCII)
 SEE = "`evopolicygym docs agents` has every key and a whole example."
 
 

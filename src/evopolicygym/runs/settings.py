@@ -260,13 +260,13 @@ class RunSettings(StrictModel):
         path = root / CONFIG
         try:
             data = read_file(root, CONFIG, MAX_BYTES)
+            if digest and hashlib.sha256(data).hexdigest() != digest:
+                raise SettingsAltered(path)
             values = config.parse_toml(data.decode())
         except OSError as error:
             raise UserError(f"cannot read the settings of the run in {path}: {error.strerror}") from error
         except ValueError as error:  # not text, not TOML, or a number with too many digits
             raise UserError(f"cannot read the settings of the run in {path}: {str(error)[:SHOWN]}") from error
-        if digest and hashlib.sha256(data).hexdigest() != digest:
-            raise SettingsAltered(path)
         return cls.make(**UNSTATED | values)
 
     def splits(self, make_key: bool = True) -> Splits:
