@@ -154,6 +154,18 @@ def test_superseded_attempts_are_listed_once_for_all_runs(suite, monkeypatch):
     assert rows[LINKED].attempts == 1 and rows[WHOLE].attempts == 1 and len(looks) == 1
 
 
+def test_more_superseded_attempts_than_a_suite_leaves_are_not_read(suite):
+    """Each of 100,000 sparse ledgers took half a second."""
+    for number in range(9):
+        attempt = suite / "superseded" / f"{LINKED}__{number}"
+        attempt.mkdir(parents=True)
+        with open(attempt / "ledger.jsonl", "wb") as ledger:
+            ledger.truncate(128 << 20)
+        assert number or suite_status(suite).rows, "control: what fits is read"
+    with pytest.raises(UserError, match=r"the ledgers in .*superseded have 1152 MiB; at most 1024 MiB are read"):
+        suite_status(suite)
+
+
 def test_periods_of_a_long_log_take_no_square_of_time():
     moments = [datetime.fromtimestamp(10.0 * second, UTC) for second in range(20_000)]
     owned = [(began, ended) for began, ended in zip(moments[::2], moments[1::2], strict=True)]

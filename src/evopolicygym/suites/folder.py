@@ -21,6 +21,7 @@ from evopolicygym.analysis.loading import SUPERSEDED
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
 from evopolicygym.judge.shortage import WAITING_PREFIX
+from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.locks import LOCK_FILE, RunIsOwned, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state
 from evopolicygym.runs.settings import RunSettings
@@ -31,6 +32,7 @@ BEGUN: Final = "=== begun"
 TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 ENDED: Final = re.compile(r"=== ended, exit code (-?[0-9]{1,3})\b")
 MAX_LOG_BYTES: Final = 64 << 20
+MAX_SUPERSEDED_BYTES: Final = 1 << 30  # of the ledgers of superseded attempts: a suite leaves far less
 ERROR_PREFIX: Final = "evopolicygym: "
 GAVE_UP: Final = 1
 STOPPED: Final = 128 + signal.SIGTERM  # exit code of a run that was asked to stop
@@ -56,11 +58,20 @@ class SuiteFolder:
         return self.root / "logs" / f"{name}.log"
 
     def superseded(self) -> dict[str, list[Path]]:
-        """Return the attempts that were moved out of the way, by the name of their run: one look for all runs."""
+        """Return the attempts that were moved out of the way, by the name of their run: one look for all runs. Raise
+        UserError if there is more to read than a suite can leave."""
         attempts: dict[str, list[Path]] = {}
+        total = 0
         for path in sorted((self.root / SUPERSEDED).glob("*__[0-9]*")):
             if not path.is_symlink():
                 attempts.setdefault(path.name.rpartition("__")[0], []).append(path)
+                total += _size_of(RunPaths(path).ledger)
+        if total > MAX_SUPERSEDED_BYTES:
+            raise UserError(
+                f"the ledgers in {self.root / SUPERSEDED} have {total >> 20} MiB; at most "
+                f"{MAX_SUPERSEDED_BYTES >> 20} MiB are read",
+                "Move attempts that you no longer need to another folder.",
+            )
         return attempts
 
     def others(self, planned: Iterable[PlannedRun]) -> list[str]:
@@ -232,3 +243,11 @@ def open_log(path: Path) -> IO[bytes]:
 def _append(path: Path, line: str) -> None:
     with open_log(path) as file:
         file.write(f"{line}\n".encode(errors="replace"))
+
+
+def _size_of(path: Path) -> int:
+    """Return the size of a file, 0 if it is missing."""
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
