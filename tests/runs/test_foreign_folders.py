@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import evopolicygym
+import evopolicygym.api.anchors as anchors
 from command_server import run_command
 from conftest import policy_source
 from evopolicygym.errors import UserError
@@ -283,6 +284,51 @@ def test_a_task_named_in_a_folder_is_not_imported(run, tmp_path, task, folder):
     assert not mark.exists()
     command("verify", run, "--jobs", "1", "--task", task, cwd=here)
     assert mark.exists() != task.endswith(".toml")  # the control: a module that is given again is imported
+
+
+@pytest.fixture
+def measured_run(run, monkeypatch) -> Path:
+    """A run of as many held-out cases as anchors are measured for, by its record."""
+    monkeypatch.setattr(anchors, "LEAST_CASES", 1)
+    monkeypatch.setenv("EVOPOLICYGYM_ANCHORS", str(run.parent / "anchors"))
+    return run
+
+
+def test_anchors_of_a_run_do_not_import_a_task_named_in_its_folder(measured_run, tmp_path, monkeypatch):
+    """It was imported, and so ran with all rights, from the current folder."""
+    mark = tmp_path / MARK
+    (measured_run / "brought.py").write_text(f"open({str(mark)!r}, 'w').close()\n")
+    reconfigure(measured_run, 'task = "run.brought:B-v0"', agreed=True)
+    monkeypatch.chdir(measured_run.parent)
+    monkeypatch.syspath_prepend(measured_run.parent)
+    with pytest.raises(UserError, match="Nothing was imported"):
+        evopolicygym.measure_missing_anchors(measured_run)
+    assert not mark.exists()
+    with pytest.raises(UserError):
+        evopolicygym.measure_missing_anchors(measured_run, task="run.brought:B-v0")
+    assert mark.exists(), "control: a module that is given again is imported"
+
+
+def test_anchors_of_a_run_read_no_key_that_its_folder_names(measured_run, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("no key")
+    reconfigure(measured_run, 'seeds = "sealed"', f'seal_key = "{secret}"', agreed=True)
+    for given, says in (({}, "cannot read the sealing key"), ({"seal_key": secret}, str(secret))):
+        with pytest.raises(UserError, match=says) as raised:
+            evopolicygym.measure_missing_anchors(measured_run, task=TOY, jobs=1, **given)
+        assert given or str(secret) not in str(raised.value)
+
+
+def test_anchors_are_measured_on_the_cases_of_the_run_alone(measured_run, tmp_path):
+    (tmp_path / "other.key").write_text("5e" * 32)
+    (tmp_path / "other.key").chmod(0o600)
+    measured = evopolicygym.measure_missing_anchors(measured_run, jobs=1)
+    assert measured and measured.task == TOY, "control"
+    shutil.rmtree(tmp_path / "anchors")
+    reconfigure(measured_run, 'seeds = "sealed"', agreed=True)
+    with pytest.raises(UserError, match="scored on other cases than the key here draws"):
+        evopolicygym.measure_missing_anchors(measured_run, task=TOY, seal_key=tmp_path / "other.key", jobs=1)
+    assert not (tmp_path / "anchors").exists()
 
 
 @pytest.mark.parametrize("name", ["env", "variant"])

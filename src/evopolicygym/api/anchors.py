@@ -101,6 +101,9 @@ def measure_anchors(
 def measure_missing_anchors(
     folder: str | os.PathLike[str],
     *,
+    task: str | os.PathLike[str] | None = None,
+    seal_key: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
     started: Callable[[str], object] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> MeasuredAnchors | None:
@@ -110,6 +113,10 @@ def measure_missing_anchors(
 
     Args:
         folder: The run's folder.
+        task: The run's task. It is needed if the task is not an installed one and another installation opened the run:
+            its code runs with all your rights.
+        seal_key: File with the sealing key, if it is not the one that the run was opened with.
+        jobs: Parallel episodes (default: as in the run).
         started: Called with the id of the task before episodes are played.
         progress: Called with the number of finished episodes and their total.
 
@@ -117,7 +124,7 @@ def measure_missing_anchors(
         What was measured; None if nothing was missing, or the run is a trial of fewer than eight held-out cases.
 
     Raises:
-        UserError: The folder holds no run.
+        UserError: The folder holds no run, its task is not given but must be, or its cases are those of another key.
 
     >>> import evopolicygym
     >>> evopolicygym.measure_missing_anchors("examples/runs/acrobot__starter__s0") is None
@@ -127,21 +134,33 @@ def measure_missing_anchors(
     from evopolicygym.execution.anchors import QUICK_REPEATS, QUICK_TRAIN_CASES, measure
     from evopolicygym.execution.engine import LocalEngine
     from evopolicygym.reference.anchors import own_anchors, own_anchors_path, stored_anchors
+    from evopolicygym.run_paths import RunPaths
     from evopolicygym.run_record import load
     from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
-    from evopolicygym.runs.run_status import recorded_settings
+    from evopolicygym.runs.open_run import settings_here
+    from evopolicygym.runs.run_status import read_state
     from evopolicygym.tasks.conditions import TextLevel, Variant
     from evopolicygym.tasks.novel.generate import is_novel
+    from evopolicygym.tasks.registry import absolute_name
 
-    run, settings = load(Path(folder)), recorded_settings(Path(folder))
+    run, paths = load(Path(folder)), RunPaths(Path(folder))
     is_trial = run.outcome is None or run.options.heldout_cases < LEAST_CASES
-    if is_trial or is_novel(run.task.id) or settings.isolation == "none":
+    if is_trial or is_novel(run.task.id):
         return None
     if not isinstance(fitting_anchors([*own_anchors(), stored_anchors()], run), NoAnchors):
+        return None
+    given = {"task": task and absolute_name(os.fspath(task)), "seal_key": seal_key and Path(seal_key).resolve()}
+    settings = settings_here(paths, read_state(paths.root).opened, given | {"jobs": jobs})
+    if settings.isolation == "none":
         return None
     if settings.variant is Variant.DISGUISED:  # it has the anchors of the plain task
         settings = settings.model_copy(update={"variant": Variant.PLAIN, "text": TextLevel.BRIEF})
     played, splits = settings.played_task(make_key=False), settings.splits(make_key=False)
+    if (played.id, splits.id) != (run.task.id, run.ids.splits_id):
+        raise UserError(
+            f"{folder} was scored on other cases than the key here draws",
+            "Name the key that it was opened with: --seal-key (seal_key=).",
+        )
     if started:
         started(played.id)
     lock = hidden_cases_lock(CaseSet(played.id, splits.id), "anchors of a run", "Ctrl-C leaves them out.")

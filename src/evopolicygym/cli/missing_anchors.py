@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,14 +20,15 @@ MissingAnchors = Annotated[
 LATER = "`evopolicygym task anchors TASK` measures them later"
 
 
-def add_missing_anchors(root: Path) -> None:
-    """Measure trivial policies on the cases of a finished run if there are none yet. Whatever goes wrong costs these
-    rows and nothing else."""
+def add_missing_anchors(root: Path, given: Mapping[str, Any]) -> None:
+    """Measure trivial policies on the cases of a finished run if there are none yet, with the ``given`` settings of the
+    command. Whatever goes wrong costs these rows and nothing else."""
     from evopolicygym.api.anchors import measure_missing_anchors
 
     try:
         with episode_progress() as progress:
-            measured = measure_missing_anchors(root, started=_print_start, progress=progress)
+            chosen = {name: given.get(name) for name in ("task", "seal_key", "jobs")}
+            measured = measure_missing_anchors(root, **chosen, started=_print_start, progress=progress)
     except KeyboardInterrupt:
         print_hint(f"random and trivial policies were not measured; {LATER}")
         return

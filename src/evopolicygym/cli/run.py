@@ -165,13 +165,13 @@ def play_and_show(
     except RunSuspended:
         show_outcome(root, json)
         raise
-    _show(root, json, anchors)
+    _show(root, given, json, anchors)
 
 
-def _show(root: Path, json: bool, anchors: bool = False) -> None:
+def _show(root: Path, given: dict[str, Any], json: bool, anchors: bool) -> None:
     show_outcome(root, json)
     if anchors:
-        add_missing_anchors(root)
+        add_missing_anchors(root, given)
     check_outcome(root)
     if is_without_score(root):
         raise typer.Exit(1)
@@ -214,7 +214,7 @@ def _resume(context: typer.Context, root: Path, anchors: bool, json: bool) -> No
     if "seal_key" in given:
         print_hint("--seal-key was not used")
     _print_finished(root)
-    _show(root, json)
+    _show(root, given, json, anchors=False)
 
 
 def _given_to_resume(context: typer.Context, settings: RunSettings) -> dict[str, Any]:

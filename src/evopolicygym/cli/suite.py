@@ -85,7 +85,7 @@ def _add_missing_anchors(prepared: api.PreparedSuite) -> None:
     folders = [(run, prepared.folder.run(run.name)) for run in prepared.planned]
     finished = {(run.task.id, run.settings.variant): folder for run, folder in folders if _is_finished(folder)}
     for folder in finished.values():
-        add_missing_anchors(folder)
+        add_missing_anchors(folder, {})
 
 
 def _is_finished(folder: Path) -> bool:

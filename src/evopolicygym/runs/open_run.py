@@ -164,7 +164,6 @@ def _resumed(paths: RunPaths, given: dict[str, Any]) -> RunSettings:
     opened, settings = read_state(paths.root).opened, recorded_settings(paths.root)
     if is_signed_here(opened):
         return resume_settings(settings, given, paths)
-    settings = without_seal_key(settings)
     check_task_is_given(settings, given.get("task"))
     if settings.isolation is IsolationChoice.NONE and not given.get("isolation"):
         raise UserError(
@@ -176,6 +175,16 @@ def _resumed(paths: RunPaths, given: dict[str, Any]) -> RunSettings:
             f"{paths.root} was played on Ray ({settings.ray_address or 'of its own'}), whose nodes are trusted",
             "Add --engine local to play here, or --engine ray to play on Ray again.",
         )
+    return settings_here(paths, opened, given)
+
+
+def settings_here(paths: RunPaths, opened: Opened | None, given: dict[str, Any]) -> RunSettings:
+    """Return the settings of an existing run with those that are ``given``. If another installation opened it, code of
+    its task runs only if the task is given, too, and its folder does not choose the file of a sealing key."""
+    settings = RunSettings.read(paths.root, opened.settings if opened else "")
+    if not is_signed_here(opened):
+        check_task_is_given(settings, given.get("task"))
+        settings = without_seal_key(settings)
     return resume_settings(settings, given, paths)
 
 

@@ -19,9 +19,8 @@ from evopolicygym.judge.events import (
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
-from evopolicygym.runs.open_run import bit_id_difference, resume_settings, run_ids
+from evopolicygym.runs.open_run import bit_id_difference, run_ids, settings_here
 from evopolicygym.runs.settings import IsolationChoice, RunSettings
-from evopolicygym.runs.trust import check_task_is_given, is_signed_here, without_seal_key
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
 from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.ids import variant_facts
@@ -164,11 +163,7 @@ def confirm_scale(paths: RunPaths, state: RunState, given_task: str | None) -> t
 
 def _played_here(paths: RunPaths, opened: Opened, given_task: str | None) -> tuple[RunSettings, Task, Splits]:
     """Return the settings of a run, and the task and splits that they give here."""
-    settings = RunSettings.read(paths.root, opened.settings)
-    if not is_signed_here(opened):
-        check_task_is_given(settings, given_task)
-        settings = without_seal_key(settings)
-    resume_settings(settings, {"task": given_task}, paths)
+    settings = settings_here(paths, opened, {"task": given_task})
     recorded = opened.facts["ids"]["fingerprint"]
     return settings, settings.played_task(False, recorded), settings.splits(make_key=False)
 
