@@ -1,4 +1,4 @@
-"""Plays the runs and trains the curves behind docs/baselines.md, within a time limit. The same command continues.
+"""Play the runs and train the curves behind docs/baselines.md, within a time limit. The same command continues.
 
     python benchmarks/baselines.py search --folder FOLDER --jobs 16 --seconds 1500
     python benchmarks/baselines.py search --folder FOLDER --jobs 16 --task core16/acrobot --agent ars --seeds 1
@@ -7,10 +7,10 @@
         --agent ppo --agent sac --agent dqn --steps ppo=300000 --steps 50000                needs the extra rl
     python benchmarks/baselines.py page --folder FOLDER
 
-`search` plays suites/baselines.toml and copies the record of every finished run to FOLDER/records, one JSON file each.
-Each task is a suite of its own, on one core. `curves` trains learning curves on the tasks with cheap steps, each in one
-process with one thread, and writes them to FOLDER/curves. Both end some seconds after --seconds: a curve at once, a
-suite after the submissions that it plays.
+`search` plays the runs of suites/baselines.toml that are not stored yet, the cheap tasks first and each task on one
+core, and copies the record of every finished run to FOLDER/records, one JSON file each. `curves` trains learning curves
+on the tasks with cheap steps, each in one process with one thread, and writes them to FOLDER/curves. Both end some
+seconds after --seconds.
 
 `page` adds finished runs and complete curves in FOLDER to the stored ones of the package, replaces the same ones, and
 writes docs/baselines.md and its figure from all of them. Exits with 0 if everything has a result, with 3 if the time
@@ -20,13 +20,12 @@ was over before.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tomllib
 from pathlib import Path
 
-from many_suites import COMMAND, TIME_IS_OVER, TaskSuite, play_suites, run_all
+from many_runs import COMMAND, TIME_IS_OVER, BenchmarkRun, play_runs, run_chains, suite_options
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "src/evopolicygym/reference"
@@ -45,20 +44,24 @@ CHEAP_TASKS = tuple(
 
 
 def play_search(options: argparse.Namespace) -> int:
-    """Play the suite of each task until all are complete or the time is over, then copy the records."""
-    chosen = {"repeats": str(options.seeds), "seed": str(options.first_seed)}
-    if options.agent:
-        chosen["agents"] = "{" + ", ".join(f"{agent} = {{}}" for agent in options.agent) + "}"
-    folder = options.folder / "search"
-    seeds = f"{options.first_seed}-{options.first_seed + options.seeds - 1}"
-    suites = [
-        TaskSuite(SUITE, folder / f"{task.partition('/')[2]}-{seeds}", {**chosen, "tasks": json.dumps([task])})
-        for task in options.task or tomllib.loads(SUITE.read_text())["tasks"]
+    """Play the runs that are not stored until all are finished or the time is over, then copy the records."""
+    from evopolicygym.reference.baselines import stored_baselines
+
+    suite, runs = tomllib.loads(SUITE.read_text()), options.folder / "search"
+    stored = {(row.task, row.agent, row.seed) for row in stored_baselines()}
+    chains = [
+        [
+            BenchmarkRun(task, agent, seed, runs, suite_options(SUITE))
+            for seed in range(options.first_seed, options.first_seed + options.seeds)
+            for agent in options.agent or suite["agents"]
+            if (task, agent, seed) not in stored
+        ]
+        for task in options.task or suite["tasks"]
     ]
-    complete = play_suites(suites, options.jobs, options.seconds)
-    copied = copy_records(folder, options.folder / "records")
-    print(f"{complete} of {len(suites)} tasks are complete; {copied} finished runs in {options.folder / 'records'}")
-    return 0 if complete == len(suites) else TIME_IS_OVER
+    complete = play_runs(chains, options.jobs, options.seconds)
+    copied = copy_records(runs, options.folder / "records")
+    print(f"{copied} finished runs in {options.folder / 'records'}, of {sum(map(len, chains))} that are not stored")
+    return 0 if complete else TIME_IS_OVER
 
 
 def copy_records(runs: Path, target: Path) -> int:
@@ -66,7 +69,7 @@ def copy_records(runs: Path, target: Path) -> int:
     from evopolicygym.run_record import RunStatus, load
 
     target.mkdir(parents=True, exist_ok=True)
-    finished = [path for path in sorted(runs.glob("*/runs/*/run.json")) if load(path).status is RunStatus.FINISHED]
+    finished = [path for path in sorted(runs.glob("*/run.json")) if load(path).status is RunStatus.FINISHED]
     for path in finished:
         shutil.copyfile(path, target / f"{path.parent.name}.json")
     return len(finished)
@@ -89,7 +92,7 @@ def train_curves(options: argparse.Namespace) -> int:
         length = str(steps.get(algorithm, steps.get("", STEPS)))
         chosen = ["--algo", algorithm, "--steps", length, "--first-seed", str(seed)]
         commands.append([*COMMAND, "baseline", "curve", task, *chosen, *shared])
-    codes = run_all(commands, options.jobs, options.seconds)
+    codes = run_chains([[command] for command in commands], options.jobs, options.seconds)
     print(f"{codes.count(0)} of {len(curves)} curves are complete in {options.folder / 'curves'}")
     return 0 if not any(codes) else TIME_IS_OVER
 

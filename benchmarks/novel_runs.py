@@ -3,10 +3,11 @@
     python benchmarks/novel_runs.py play --keys 3 --jobs 16 --seconds 480                             # all tasks
     python benchmarks/novel_runs.py play --first-key 3 --keys 7 --levels 2 --jobs 16 --seconds 480    # more keys
 
-Every task under every key is a suite of its own, below runs/novel-baselines; `--agent` plays some of its agents alone.
-The same command continues what was stopped. In the end, the records of finished runs are packed into reference/novel,
-one archive for each key; `python benchmarks/novel.py write` makes tables and a figure of them. Draws that
-benchmarks/novel.json has are not searched for again.
+The runs are those of suites/novel-baselines.toml, below runs/novel-baselines; each task under each key is played on one
+core. `--agent` and `--seeds` play some of them alone. In the end, the records of finished runs are packed into
+reference/novel, one archive for each key; what is there is not played again, so the same command continues what was
+stopped. `python benchmarks/novel.py write` makes tables and a figure of them. Draws that benchmarks/novel.json has are
+not searched for again.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
-from many_suites import TaskSuite, play_suites
+from many_runs import BenchmarkRun, play_runs, suite_options
 
 from evopolicygym.analysis.entrants import name_alone
 from evopolicygym.analysis.leaderboard.keys import KeyMean, key_tables
@@ -48,44 +49,61 @@ def play(options: argparse.Namespace) -> None:
         if checked.error is None and checked.key in numbers:
             checked.remember()
     names = [f"{family}-{level}" for level in options.levels or LEVELS for family in options.families or FAMILIES]
-    suites = [_suite(number, name, options.agent or AGENTS) for number in numbers for name in names]
-    complete = play_suites(suites, options.jobs, options.seconds)
-    print(f"{complete} of {len(suites)} suites are complete")
+    chains = [
+        _missing_runs(number, f"{NOVEL}/{name}", options.agent or AGENTS, range(options.seeds))
+        for number in numbers
+        for name in names
+    ]
+    complete = play_runs(chains, options.jobs, options.seconds)
+    print("all runs are finished" if complete else "some runs are left: the same command continues")
     for number in numbers:
         print(f"key {number}: {pack(number)} records", flush=True)
 
 
-def _suite(number: int, name: str, agents: Iterable[str]) -> TaskSuite:
-    """Return the suite of one task under one key."""
+def _missing_runs(number: int, task: str, agents: Iterable[str], seeds: Iterable[int]) -> list[BenchmarkRun]:
+    """Return the runs of one task under one key that are not packed yet."""
     RUNS.mkdir(parents=True, exist_ok=True)
     key = RUNS / f"{number}.key"
     key.write_text(sealing_key(number).hex())
     key.chmod(0o600)
-    settings = {
-        "splits.seal_key": json.dumps(str(key)),
-        "tasks": json.dumps([f"{NOVEL}/{name}"]),
-        "agents": "{" + ", ".join(f"{agent} = {{}}" for agent in agents) + "}",
-    }
-    return TaskSuite(SUITE, RUNS / f"key-{number}" / name, settings)
+    options = (*suite_options(SUITE), "--seal-key", str(key))
+    runs = [BenchmarkRun(task, agent, seed, _folder(number), options) for seed in seeds for agent in agents]
+    packed = _packed(number)
+    return [run for run in runs if _member(number, run.folder) not in packed]
+
+
+def _folder(number: int) -> Path:
+    return RUNS / f"key-{number}"
+
+
+def _member(number: int, run: Path) -> str:
+    return f"key-{number}/{run.name}/run.json"
+
+
+def _archive(number: int) -> Path:
+    return RECORDS / f"key-{number}.tar.xz"
+
+
+def _packed(number: int) -> dict[str, bytes]:
+    """Return the records in a key's archive by the names of its members."""
+    if not _archive(number).exists():
+        return {}
+    with tarfile.open(_archive(number)) as packed:
+        files = {member.name: packed.extractfile(member) for member in packed.getmembers()}
+        return {name: file.read() for name, file in files.items() if file is not None}
 
 
 def pack(number: int) -> int:
     """Write the records of a key's finished runs into its archive, beside those that it has. Return how many it has."""
-    archive, records = RECORDS / f"key-{number}.tar.xz", {}
-    if archive.exists():
-        with tarfile.open(archive) as packed:
-            for member in packed.getmembers():
-                file = packed.extractfile(member)
-                assert file is not None
-                records[member.name] = file.read()
-    for path in sorted((RUNS / f"key-{number}").glob("*/runs/*/run.json")):
+    records = _packed(number)
+    for path in sorted(_folder(number).glob("*/run.json")):
         text = path.read_bytes()
         if json.loads(text)["outcome"] is not None:
-            records[f"key-{number}/{path.parent.name}/run.json"] = text
+            records[_member(number, path.parent)] = text
     if not records:
         return 0
-    archive.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(archive, "w:xz") as packed:
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(_archive(number), "w:xz") as packed:
         for name, text in sorted(records.items()):
             member = tarfile.TarInfo(name)
             member.size = len(text)
@@ -194,6 +212,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=3)
     parser.add_argument("--first-key", type=int, default=0)
     parser.add_argument("--agent", action="append", choices=AGENTS, help="only this agent; repeatable")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES))
     parser.add_argument("--levels", nargs="+", type=int, choices=LEVELS)
     parser.add_argument("--jobs", type=int, default=2)
