@@ -7,10 +7,10 @@
         --agent ppo --agent sac --agent dqn --steps ppo=300000 --steps 50000                needs the extra rl
     python benchmarks/baselines.py page --folder FOLDER
 
-`search` plays the runs of suites/baselines.toml that are not stored yet, the cheap tasks first and each task on one
-core, and copies the record of every finished run to FOLDER/records, one JSON file each. `curves` trains learning curves
-on the tasks with cheap steps, each in one process with one thread, and writes them to FOLDER/curves. Both end some
-seconds after --seconds.
+`search` plays the runs of suites/baselines.toml that are not stored yet, each task on one core, or on more if it is
+costly, and copies the record of every finished run to FOLDER/records, one JSON file each. `curves` trains learning
+curves on the tasks with cheap steps, each in one process with one thread, and writes them to FOLDER/curves. Both end
+some seconds after --seconds.
 
 `page` adds finished runs and complete curves in FOLDER to the stored ones of the package, replaces the same ones, and
 writes docs/baselines.md and its figure from all of them. Exits with 0 if everything has a result, with 3 if the time
@@ -45,18 +45,21 @@ CHEAP_TASKS = tuple(
 
 def play_search(options: argparse.Namespace) -> int:
     """Play the runs that are not stored until all are finished or the time is over, then copy the records."""
+    from evopolicygym import estimate_suite
     from evopolicygym.reference.baselines import stored_baselines
 
     suite, runs = tomllib.loads(SUITE.read_text()), options.folder / "search"
     stored = {(row.task, row.agent, row.seed) for row in stored_baselines()}
+    tasks = options.task or suite["tasks"]
+    estimates = {task: estimate_suite(SUITE, folder=runs, overrides=[f"tasks=['{task}']"]) for task in tasks}
     chains = [
         [
-            BenchmarkRun(task, agent, seed, runs, suite_options(SUITE))
+            BenchmarkRun(task, agent, seed, runs, suite_options(SUITE), estimates[task].agents[0].core_hours or 0.0)
             for seed in range(options.first_seed, options.first_seed + options.seeds)
             for agent in options.agent or suite["agents"]
             if (task, agent, seed) not in stored
         ]
-        for task in options.task or suite["tasks"]
+        for task in tasks
     ]
     complete = play_runs(chains, options.jobs, options.seconds)
     copied = copy_records(runs, options.folder / "records")

@@ -1,8 +1,9 @@
 """Play many runs, and run other commands, within a time limit.
 
-Commands of one chain run one after another, chains side by side, each on a core of its own. Runs on the same hidden
+Commands of one chain run one after another, chains side by side, each on cores of its own. Runs on the same hidden
 cases (of one task, under one key) belong into one chain: hidden cases are not played while an agent on the same ones is
-alive on the machine, so side by side they would wait for each other. The same call continues what was stopped.
+alive on the machine, so side by side they would wait for each other. A chain that would outlast the others on one core
+gets more of them. The same call continues what was stopped.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 
 COMMAND = [sys.executable, "-m", "evopolicygym.cli.main"]
 TIME_IS_OVER = 3
@@ -39,6 +41,7 @@ class BenchmarkRun:
     seed: int
     runs: Path
     options: tuple[str, ...]
+    cost: float = 1.0  # estimated, in any unit
 
     @property
     def folder(self) -> Path:
@@ -51,12 +54,12 @@ class BenchmarkRun:
         except FileNotFoundError:
             return False
 
-    def command(self) -> list[str]:
-        """Return the command that plays the run, or continues it."""
+    def command(self, jobs: int) -> list[str]:
+        """Return the command that plays the run, or continues it as it began."""
         if (self.folder / "ledger.jsonl").exists():
             return [*COMMAND, "run", "--resume", str(self.folder), "--no-anchors"]
         what = [self.task, "--agent", self.agent, "--seed", str(self.seed), "--run", str(self.folder)]
-        return [*COMMAND, "run", *what, "--jobs", "1", "--no-anchors", *self.options]
+        return [*COMMAND, "run", *what, "--jobs", str(jobs), "--no-anchors", *self.options]
 
 
 def suite_options(suite: Path) -> tuple[str, ...]:
@@ -66,38 +69,52 @@ def suite_options(suite: Path) -> tuple[str, ...]:
     return tuple(part for name, value in values.items() for part in (f"--{name.replace('_', '-')}", str(value)))
 
 
-def play_runs(chains: Iterable[list[BenchmarkRun]], at_once: int, seconds: float) -> bool:
-    """Play the runs that are not finished, ``at_once`` chains at a time. Return whether all are finished now."""
-    open_runs = [[run for run in chain if not run.is_finished] for chain in chains]
-    codes = run_chains([[run.command() for run in chain] for chain in open_runs], at_once, seconds)
+def play_runs(chains: Iterable[list[BenchmarkRun]], cores: int, seconds: float) -> bool:
+    """Play the runs that are not finished, on so many cores. Return whether all are finished now."""
+    open_runs = [chain for chain in ([run for run in chain if not run.is_finished] for chain in chains) if chain]
+    costs = [sum(run.cost for run in chain) for chain in open_runs]
+    # The heaviest first: they take the longest, and the others fill what is left.
+    shares = sorted(zip(shared_cores(costs, cores), open_runs, strict=True), key=lambda share: -share[0])
+    codes = run_chains(
+        [[run.command(jobs) for run in chain] for jobs, chain in shares], cores, seconds, [jobs for jobs, _ in shares]
+    )
     return not any(codes)
 
 
-def run_chains(chains: list[list[list[str]]], at_once: int, seconds: float) -> list[int]:
-    """Run chains of commands, ``at_once`` of them at a time and each on a core of its own as long as there are enough,
-    and stop them when the time is over. Return the exit code of each command."""
-    deadline, cores = time.monotonic() + seconds, SimpleQueue[int]()
+def shared_cores(costs: Sequence[float], cores: int) -> list[int]:
+    """Return how many cores each chain gets: one, or more if it costs more than its share of one."""
+    return [max(1, int(cores * cost / sum(costs))) for cost in costs]
+
+
+def run_chains(
+    chains: list[list[list[str]]], cores: int, seconds: float, shares: Sequence[int] | None = None
+) -> list[int]:
+    """Run chains of commands, each on one core or its share of them, and stop them when the time is over. Return the
+    exit code of each command."""
+    deadline, free, taking = time.monotonic() + seconds, SimpleQueue[int](), Lock()
     allowed = sorted(os.sched_getaffinity(0))
-    for number in range(at_once):
-        cores.put(allowed[number % len(allowed)])
+    for number in range(cores):
+        free.put(allowed[number % len(allowed)])
 
-    def run(chain: list[list[str]]) -> list[int]:
-        core = cores.get()
+    def run(chain: list[list[str]], share: int) -> list[int]:
+        with taking:  # one chain at a time, or two would wait for each other's cores
+            taken = [free.get() for _ in range(share)]
         try:
-            return [run_until(command, deadline, core) for command in chain]
+            return [run_until(command, deadline, set(taken)) for command in chain]
         finally:
-            cores.put(core)
+            for core in taken:
+                free.put(core)
 
-    with ThreadPoolExecutor(at_once) as pool:
-        return [code for codes in pool.map(run, chains) for code in codes]
+    with ThreadPoolExecutor(cores) as pool:
+        return [code for codes in pool.map(run, chains, shares or [1] * len(chains)) for code in codes]
 
 
-def run_until(command: list[str], deadline: float, core: int) -> int:
-    """Run a command on one core. When the time is over, tell it to stop, and after a while to stop at once."""
+def run_until(command: list[str], deadline: float, cores: set[int]) -> int:
+    """Run a command on these cores. When the time is over, tell it to stop, and after a while to stop at once."""
     if time.monotonic() > deadline:
         return TIME_IS_OVER
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=os.environ | ONE_THREAD)
-    os.sched_setaffinity(process.pid, {core})  # what it starts inherits this
+    os.sched_setaffinity(process.pid, cores)  # what it starts inherits this
     for limit in (deadline - time.monotonic(), STOP_S, STOP_S):
         try:
             return process.wait(max(0.0, limit))
