@@ -63,6 +63,22 @@ def empty_cache(tmp_path, monkeypatch):
     return forget
 
 
+def check_failed_episode(run: Path, copy: Path, capsys) -> None:
+    """A failed episode counts as the lower end of the scale, for what is printed and for tables."""
+    record = json.loads((run / "run.json").read_text())
+    scale, heldout = record["task"]["scale"], record["outcome"]["heldout"]
+    (selected,) = (checkpoint for checkpoint in record["checkpoints"] if checkpoint["heldout"] == heldout)
+    heldout["errors"][0] = selected["heldout"]["errors"][0] = "act_error"
+    copy.mkdir()
+    (copy / "run.json").write_text(json.dumps(record))
+    show_outcome(copy, json=False)
+    low, returns = scale["low"], [scale["low"], *heldout["returns"][1:]]
+    expected = (sum(returns) / len(returns) - low) / (scale["high"] - low)
+    assert f"normalised   {expected:.3f}: " in capsys.readouterr().out
+    (normalised,) = evopolicygym.load_runs(copy).runs["normalised"]
+    assert normalised == pytest.approx(expected, abs=1e-12)
+
+
 def verify(folder: Path, key: Path) -> subprocess.CompletedProcess[str]:
     environment = {"EVOPOLICYGYM_SEAL_KEY_FILE": str(key), "PATH": "/usr/bin:/bin", "HOME": str(folder.parent)}
     command = [sys.executable, "-m", "evopolicygym", "verify", str(folder), "--jobs", "1"]
@@ -83,6 +99,7 @@ def test_a_run_is_continued_and_verified_with_the_recorded_draw(tmp_path, key, e
     normalised = (run.record.outcome.heldout.mean - scale.low) / (scale.high - scale.low)
     assert f"normalised   {normalised:.3f}: 0 is the best trivial policy ({scale.low:.6g})" in capsys.readouterr().out
     assert scale and options == {"draw": scale.draws - 1, "low": scale.low, "high": scale.high}
+    check_failed_episode(folder, tmp_path / "failed", capsys)
     (board,) = leaderboard([run.record], ()).boards
     (row,) = board.tasks[0].rows
     assert row.normalised == pytest.approx((run.score - scale.low) / (scale.high - scale.low))

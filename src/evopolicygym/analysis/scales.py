@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evopolicygym.analysis.anchors import SHIFTED, NoAnchors, fitting_anchors
-from evopolicygym.analysis.scores import Matrix, RunScore
+from evopolicygym.analysis.scores import Matrix, RunScore, run_score, task_score
 from evopolicygym.errors import UserError
 from evopolicygym.record_checks import is_scale
 from evopolicygym.reference import CURRENT_SCALE, SCALE_VERSIONS
@@ -114,3 +114,9 @@ def counted_runs(scores: Sequence[RunScore], scale: Scale) -> Matrix:
 def run_scores(scores: Sequence[RunScore], scale: Scale) -> Matrix:
     """Return the score of each run for an aggregate."""
     return scale.for_aggregates(counted_runs(scores, scale).mean(axis=1))
+
+
+def normalised_score(run: RunRecord) -> float | None:
+    """Return the score of one run in units of its scale, without bounds; None if the run or its task has none."""
+    scale, score = scale_of(run), run_score(run)
+    return None if scale is None or score.missing else scale.normalise(task_score(counted_runs([score], scale)))

@@ -6,17 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Any, Final
 
-import numpy as np
-
 from evopolicygym.analysis.entrants import entrant
 from evopolicygym.analysis.gain import GAIN_COLUMNS, gain_columns, learning_curve, run_gain
 from evopolicygym.analysis.leaderboard.costs import mean_cost
-from evopolicygym.analysis.scales import counted_returns, scale_of, with_scales
-from evopolicygym.analysis.scores import run_score, task_score
+from evopolicygym.analysis.scales import normalised_score, scale_of, with_scales
 from evopolicygym.api.results import Run
 from evopolicygym.reference import CURRENT_SCALE
 from evopolicygym.reference.anchors import AnchorFile
-from evopolicygym.reference.scales import Scale
 from evopolicygym.run_record import CheckpointRecord, Result, RunRecord
 
 CONDITIONS: Final = ("text", "variant", "own_models", "feedback")
@@ -58,7 +54,7 @@ def run_row(run: Run, files: Sequence[AnchorFile]) -> dict[str, Any]:
             "closed_because": record.times.closed_because,
             "stopped_early": outcome.stopped_early if outcome else None,
             "score": score,
-            "normalised": None if score is None or scale is None else _normalised(record, scale),
+            "normalised": normalised_score(record),
             "scale": scale.version if scale else None,
             "missing": run.missing,
             "selected_submission": outcome.submission if outcome else None,
@@ -88,13 +84,6 @@ def run_row(run: Run, files: Sequence[AnchorFile]) -> dict[str, Any]:
             "evopolicygym": record.evopolicygym,
         }
     )
-
-
-def _normalised(record: RunRecord, scale: Scale) -> float:
-    """Return the score of a run in units of the scale, without bounds; on scale 2 failed episodes count as 0."""
-    counted = run_score(record)
-    returns, failed = np.array([counted.returns]), np.array([counted.failed])
-    return scale.normalise(task_score(counted_returns(returns, failed, scale)))
 
 
 def submission_rows(run: Run) -> Iterator[dict[str, Any]]:

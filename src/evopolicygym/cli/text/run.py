@@ -161,16 +161,18 @@ def _lines(record: RunRecord) -> list[tuple[str, str]]:
     cases = pluralize(len(outcome.heldout.returns), "case")
     score = f"{outcome.heldout.mean:.6g} (std {outcome.heldout.std:.4g}, {cases})"
     lines.append(("held-out", f"{score}, submission {outcome.submission}"))
-    return [*lines, *_normalised(record, outcome.heldout.mean), *_worth(record)]
+    return [*lines, *_normalised(record), *_worth(record)]
 
 
-def _normalised(record: RunRecord, score: float) -> list[tuple[str, str]]:
+def _normalised(record: RunRecord) -> list[tuple[str, str]]:
     """Return the score of a generated task on the scale that was measured when it was drawn."""
-    scale = record.task.scale
-    if scale is None or not scale.high > scale.low:
+    from evopolicygym.analysis.scales import normalised_score  # numpy takes a while to import
+
+    scale, score = record.task.scale, normalised_score(record) if record.task.scale else None
+    if scale is None or score is None:
         return []
     ends = f"0 is the best trivial policy ({scale.low:.6g}), 1 the expert ({scale.high:.6g})"
-    return [("normalised", f"{(score - scale.low) / (scale.high - scale.low):.3f}: {ends}")]
+    return [("normalised", f"{score:.3f}: {ends}")]
 
 
 def _worth(record: RunRecord) -> list[tuple[str, str]]:
