@@ -1,7 +1,8 @@
 """EvoPolicyGym measures how coding agents improve executable policies.
 
 The public Python API: docs/python.md is the guide. Names are loaded when they are first used, so that importing the
-package stays light.
+package stays light. ``__all__`` leaves out the types of results that are heavy to import (`from ... import A as A`
+below).
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from evopolicygym.agents.readiness import Readiness as Readiness
+    from evopolicygym.agents.turn import Turn as Turn
+    from evopolicygym.analysis.leaderboard.build import Leaderboard as Leaderboard
+    from evopolicygym.analysis.reproduce import Reproduction as Reproduction
     from evopolicygym.api.agents import (
         AgentSummary,
         check_agent,
@@ -46,8 +51,16 @@ if TYPE_CHECKING:
     from evopolicygym.api.transcript import RunTranscript, tail, transcript
     from evopolicygym.api.workspace import Feedback, RunClosed, SubmissionRefused, Workspace
     from evopolicygym.errors import Fault, RunSuspended, UserError
+    from evopolicygym.execution.conformance import RuleCheck as RuleCheck
     from evopolicygym.execution.evaluation import Evaluation, PolicyNotLoaded
+    from evopolicygym.gateway.abilities import ServerAbilities as ServerAbilities
+    from evopolicygym.reference.curves import CurveRecord as CurveRecord
     from evopolicygym.run_progress import RunProgress
+    from evopolicygym.runs.import_runs import ImportResult as ImportResult
+    from evopolicygym.runs.tail import TailEvent as TailEvent
+    from evopolicygym.runs.verify import Verification as Verification
+    from evopolicygym.suites.estimate import SuiteEstimate as SuiteEstimate
+    from evopolicygym.suites.preflight import PreflightReport as PreflightReport
     from evopolicygym.tasks.task import Task
 
 __version__ = "0.1.0"
@@ -121,6 +134,10 @@ __all__ = [
 ]
 
 _MODULES: Final = {
+    "agents.readiness": ("Readiness",),
+    "agents.turn": ("Turn",),
+    "analysis.leaderboard.build": ("Leaderboard",),
+    "analysis.reproduce": ("Reproduction",),
     "api.agents": (
         "AgentSummary",
         "check_agent",
@@ -157,8 +174,16 @@ _MODULES: Final = {
     "api.transcript": ("RunTranscript", "tail", "transcript"),
     "api.workspace": ("Feedback", "RunClosed", "SubmissionRefused", "Workspace"),
     "errors": ("Fault", "RunSuspended", "UserError"),
+    "execution.conformance": ("RuleCheck",),
     "execution.evaluation": ("Evaluation", "PolicyNotLoaded"),
+    "gateway.abilities": ("ServerAbilities",),
+    "reference.curves": ("CurveRecord",),
     "run_progress": ("RunProgress",),
+    "runs.import_runs": ("ImportResult",),
+    "runs.tail": ("TailEvent",),
+    "runs.verify": ("Verification",),
+    "suites.estimate": ("SuiteEstimate",),
+    "suites.preflight": ("PreflightReport",),
     "tasks.task": ("Task",),
 }
 _HOME: Final = {name: module for module, names in _MODULES.items() for name in names}
@@ -175,4 +200,4 @@ if not TYPE_CHECKING:  # or a type checker would believe that any name exists
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *_HOME})

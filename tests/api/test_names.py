@@ -24,8 +24,9 @@ HEAVY = (
     *("asyncio", "gymnasium", "jinja2", "matplotlib", "msgspec", "numpy", "pandas", "pydantic", "ray", "rich", "scipy"),
     *("starlette", "typer", "uvicorn", "evopolicygym.cli", "evopolicygym.runs", "evopolicygym.judge"),
 )
-FUNCTIONS = [name for name in evopolicygym.__all__ if inspect.isfunction(getattr(evopolicygym, name))]
-CLASSES = [name for name in evopolicygym.__all__ if inspect.isclass(getattr(evopolicygym, name))]
+NAMES = sorted(evopolicygym._HOME)
+FUNCTIONS = [name for name in NAMES if inspect.isfunction(getattr(evopolicygym, name))]
+CLASSES = [name for name in NAMES if inspect.isclass(getattr(evopolicygym, name))]
 
 
 @pytest.mark.parametrize(
@@ -38,8 +39,7 @@ def test_importing_loads_nothing_heavy(statement):
 
 
 def test_all_names_exist_and_dir_shows_them():
-    assert set(evopolicygym.__all__) <= set(dir(evopolicygym))
-    assert all(getattr(evopolicygym, name) is not None for name in evopolicygym.__all__)
+    assert {*NAMES, "__version__"} <= set(dir(evopolicygym)) and set(evopolicygym.__all__) <= {*NAMES, "__version__"}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         evopolicygym.nothing  # noqa: B018
 
@@ -52,6 +52,12 @@ def test_every_command_is_a_function():
     commands, functions = (set(re.findall(r"`([\w-]+)", " ".join(cells))) for cells in zip(*rows, strict=True))
     assert commands >= set(COMMANDS) - {"docs"}
     assert functions <= set(FUNCTIONS) and set(FUNCTIONS) - functions == {"load_run", "load_runs"}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_a_function_returns_can_be_imported(name):
+    returned = str(inspect.signature(getattr(evopolicygym, name)).return_annotation)
+    assert set(re.findall(r"\b[A-Z]\w+", returned)) - {"AbstractContextManager", "Iterator", "None"} <= set(CLASSES)
 
 
 def test_signatures_are_stable():
@@ -92,7 +98,7 @@ def test_every_class_and_public_member_is_documented(name):
 
 def signatures() -> str:
     lines = []
-    for name in evopolicygym.__all__:
+    for name in NAMES:
         value = getattr(evopolicygym, name)
         if inspect.isfunction(value):
             lines.append(f"{name}{_spread(inspect.signature(value))}")
@@ -104,6 +110,8 @@ def signatures() -> str:
 def _contents(cls: type) -> list[str]:
     if dataclasses.is_dataclass(cls):
         fields = [f"{field.name}: {field.type}" for field in dataclasses.fields(cls)]
+    elif hasattr(cls, "model_fields"):
+        fields = [f"{name}: {kind}" for name, kind in cls.__annotations__.items()]
     else:
         fields = [f"__init__{inspect.signature(cls.__init__)}"] if "__init__" in vars(cls) else []
     return [*fields, *(_member(cls, name) for name in _members(cls))]

@@ -309,7 +309,8 @@ def test_anchors_of_a_run_do_not_import_a_task_named_in_its_folder(measured_run,
     assert mark.exists(), "control: a module that is given again is imported"
 
 
-def test_anchors_of_a_run_read_no_key_that_its_folder_names(measured_run, tmp_path):
+def test_anchors_of_a_run_read_no_key_that_its_folder_names(measured_run, tmp_path, monkeypatch):
+    monkeypatch.setenv("EVOPOLICYGYM_SEAL_KEY_FILE", str(tmp_path / "absent"))  # other tests may have made a key
     secret = tmp_path / "secret"
     secret.write_text("no key")
     reconfigure(measured_run, 'seeds = "sealed"', f'seal_key = "{secret}"', agreed=True)

@@ -59,6 +59,7 @@ class Reproduction:
 
     @property
     def holds(self) -> bool:
+        """Whether every cell of the paper's tables came out."""
         return not self.wrong and not self.altered
 
 

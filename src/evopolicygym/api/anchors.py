@@ -137,8 +137,8 @@ def measure_missing_anchors(
     from evopolicygym.run_paths import RunPaths
     from evopolicygym.run_record import load
     from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
-    from evopolicygym.runs.open_run import settings_here
     from evopolicygym.runs.run_status import read_state
+    from evopolicygym.runs.trust import settings_here
     from evopolicygym.tasks.conditions import TextLevel, Variant
     from evopolicygym.tasks.novel.generate import is_novel
     from evopolicygym.tasks.registry import absolute_name

@@ -92,9 +92,8 @@ def agent_to_resume(
     """
     from evopolicygym.execution.slots import check_jobs
     from evopolicygym.run_paths import RunPaths
-    from evopolicygym.runs.open_run import resume_settings
     from evopolicygym.runs.run_status import has_outcome, read_state, recorded_settings
-    from evopolicygym.runs.trust import is_signed_here
+    from evopolicygym.runs.trust import is_signed_here, resume_settings
 
     settings = recorded_settings(root)
     (given.get("engine") or settings.engine).check_address(given.get("ray_address"))

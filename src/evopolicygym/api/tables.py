@@ -13,7 +13,7 @@ from evopolicygym.analysis.scales import normalised_score, scale_of, with_scales
 from evopolicygym.api.results import Run
 from evopolicygym.reference import CURRENT_SCALE
 from evopolicygym.reference.anchors import AnchorFile
-from evopolicygym.run_record import CheckpointRecord, Result, RunRecord
+from evopolicygym.run_record import CheckpointRecord, Result
 
 CONDITIONS: Final = ("text", "variant", "own_models", "feedback")
 RUN: Final = (

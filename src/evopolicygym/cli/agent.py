@@ -11,7 +11,7 @@ import typer
 from evopolicygym.agents.readiness import Readiness
 from evopolicygym.agents.turn import Turn
 from evopolicygym.api.agents import check_agent, check_model_server, summarise_agents, try_agent
-from evopolicygym.cli.options import Json, pair
+from evopolicygym.cli.options import Json, pair, refuse_unused
 from evopolicygym.cli.output import print_hint, print_json, print_table, stdout
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def list_agents(json: Json = False) -> None:
 
 @app.command()
 def check(
+    context: typer.Context,
     name: Annotated[str, typer.Argument(help="Name from `agent list`, or a client file (TOML).")],
     live: Annotated[bool, typer.Option("--live", help="Play one tiny turn in the sandbox, with the model.")] = False,
     model: Annotated[str | None, typer.Option(help="Model, as the agent's client names it.")] = None,
@@ -59,6 +60,8 @@ def check(
     json: Json = False,
 ) -> None:
     """Check an agent's program, version, Node and key, and say what is missing. Exit code 1 if it cannot run."""
+    if not live and model_url is None:
+        refuse_unused(context, ("model", "model_ca", "model_header"), "needs --live or --model-url: no model is asked")
     readiness = check_agent(name, model_url=model_url)
     headers = dict(pair(text, "--model-header NAME=VARIABLE") for text in model_header or [])
     given: dict[str, Any] = {"model": model, "model_ca": model_ca, "model_headers": headers}

@@ -13,7 +13,7 @@ from evopolicygym.analysis.provenance import machine_class, made_on
 from evopolicygym.api.enter import enter as enter_policy
 from evopolicygym.api.enter import new_folder
 from evopolicygym.api.evaluate import evaluate as evaluate_policy
-from evopolicygym.cli.options import Json, TaskName
+from evopolicygym.cli.options import Json, TaskName, refuse_unused
 from evopolicygym.cli.output import (
     describe_cases,
     episode_progress,
@@ -40,7 +40,7 @@ from evopolicygym.cli.play_options import (
     VariantChoice,
 )
 from evopolicygym.cli.text.run import show_outcome
-from evopolicygym.errors import Fault, UserError
+from evopolicygym.errors import Fault
 from evopolicygym.execution.evaluation import (
     Evaluation,
     PolicyNotLoaded,
@@ -107,7 +107,10 @@ def evaluate(
 ) -> None:
     """Play a policy on chosen cases and print returns, lengths, errors and speed. With --enter, validate it and measure
     it on held-out cases like a run: a policy that was trained elsewhere becomes a row of leaderboards."""
-    _check_options(context, is_entered=enter is not None)
+    if enter is not None:
+        refuse_unused(context, CHOSEN_CASES, "cannot be given with --enter")
+    else:
+        refuse_unused(context, OF_RUNS, "needs --enter NAME", "Add it, or leave the option out.")
     if isolation is IsolationChoice.NONE:
         _warn(f"--isolation none is {MEANING[Level.NONE]}")
     if enter is not None:
@@ -145,16 +148,6 @@ def evaluate(
     if evaluation.faults:
         count = f"{len(evaluation.faults)} of {len(evaluation.indices)} episodes"
         raise Fault(f"{count} have no score: {evaluation.faults[0].text}")
-
-
-def _check_options(context: typer.Context, is_entered: bool) -> None:
-    """Raise UserError for options that would not be used."""
-    unused = CHOSEN_CASES if is_entered else OF_RUNS
-    given = [name for name in unused if context.get_parameter_source(name).name == "COMMANDLINE"]  # type: ignore[union-attr]
-    if given:
-        flag = f"--{given[0].replace('_', '-')}"
-        cause = "cannot be given with --enter" if is_entered else "needs --enter NAME"
-        raise UserError(f"{flag} {cause}", "Leave it out." if is_entered else "Add it, or leave the option out.")
 
 
 def _enter(policy: Path, task: str, name: str, options: Mapping[str, Any], json: bool) -> None:

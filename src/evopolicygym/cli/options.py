@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -55,3 +56,20 @@ def read_labels(given: list[str] | None, file: Path | None) -> dict[str, str]:
         if not isinstance(new, str) or not new.strip():
             raise UserError(f"the label of {old!r} is {new!r}", "The new name must be a text that is not empty.")
     return labels
+
+
+def written_options(context: typer.Context) -> dict[str, str]:
+    """Return the parameters that the command line contains, and how they are written there."""
+    return {
+        parameter.name: parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name and context.get_parameter_source(parameter.name).name == "COMMANDLINE"  # type: ignore[union-attr]
+    }
+
+
+def refuse_unused(context: typer.Context, unused: Iterable[str], cause: str, remedy: str = "Leave it out.") -> None:
+    """Raise UserError for options on the command line that would not be used."""
+    written = written_options(context)
+    for name in unused:
+        if name in written:
+            raise UserError(f"{written[name]} {cause}", remedy)

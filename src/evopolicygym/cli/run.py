@@ -15,7 +15,7 @@ import typer
 from evopolicygym.api.resume import agent_to_resume
 from evopolicygym.api.run import new_folder, notify_at_start, play_to_outcome
 from evopolicygym.cli.missing_anchors import MissingAnchors, add_missing_anchors
-from evopolicygym.cli.options import TASK_HELP, pair
+from evopolicygym.cli.options import TASK_HELP, pair, written_options
 from evopolicygym.cli.output import print_hint
 from evopolicygym.cli.play_options import (
     LEVELS,
@@ -204,7 +204,7 @@ def _stop(number: int, root: Path) -> None:
 
 
 def _resume(context: typer.Context, root: Path, anchors: bool, json: bool) -> None:
-    written = {name: context.params[name] for name in _written(context)}
+    written = {name: context.params[name] for name in written_options(context)}
     words = [word for word in (context.params["task"], *(context.params["command"] or [])) if word]
     given = _given_to_resume(context, recorded_settings(root))
     agent = agent_to_resume(root, given, lambda settings, is_own: check_grants(settings, written, words, is_own=is_own))
@@ -219,7 +219,7 @@ def _resume(context: typer.Context, root: Path, anchors: bool, json: bool) -> No
 
 def _given_to_resume(context: typer.Context, settings: RunSettings) -> dict[str, Any]:
     """Return the options given with --resume. Options that cannot change are refused, not ignored."""
-    written = _written(context)
+    written = written_options(context)
     task, command = _task_and_command(context, settings)
     grants = granted_options(settings)
     allowed = {"task", "resume", "anchors", "json", *MAY_DIFFER, *grants} | (set() if command else {"command"})
@@ -230,15 +230,6 @@ def _given_to_resume(context: typer.Context, settings: RunSettings) -> dict[str,
         )
     given = {name: context.params[name] for name in written if name in MAY_DIFFER}
     return given | ({"task": absolute_name(task)} if task else {})
-
-
-def _written(context: typer.Context) -> dict[str, str]:
-    """Return the parameters that the command line contains, and how they are written there."""
-    return {
-        parameter.name: parameter.opts[0]
-        for parameter in context.command.params
-        if parameter.name and context.get_parameter_source(parameter.name).name == "COMMANDLINE"  # type: ignore[union-attr]
-    }
 
 
 def _task_and_command(context: typer.Context, settings: RunSettings) -> tuple[str | None, list[str]]:

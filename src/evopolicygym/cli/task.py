@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from evopolicygym.cli.options import Json, TaskName
+from evopolicygym.cli.options import Json, TaskName, refuse_unused
 from evopolicygym.cli.output import print_hint, print_json, print_table, print_text, stdout
 from evopolicygym.cli.play_options import LocalJobs, SealKey, SeedsChoice, Text, VariantChoice
 from evopolicygym.errors import UserError
@@ -83,6 +83,7 @@ def show(
 
 @app.command()
 def check(
+    context: typer.Context,
     tasks: Annotated[list[str], typer.Argument(help="Tasks to check, as in `task show`; with --keys also `novel`.")],
     cases: Annotated[int, typer.Option(min=1, help="Number of train cases to play.")] = 2,
     seal_key: SealKey = None,
@@ -101,8 +102,10 @@ def check(
     """Check tasks: spaces, text, determinism, horizon, and that no crash scores better than playing. With --keys, check
     what many keys draw: refused draws, and returns of trivial policies, a search and the expert."""
     if keys is not None:
+        refuse_unused(context, ("cases", "seal_key"), "cannot be given with --keys")
         _check_keys(tasks, keys, jobs, seconds, output, json)
         return
+    refuse_unused(context, ("jobs", "seconds", "output"), "needs --keys")
     from evopolicygym.api.tasks import check_task
 
     reports = {name: check_task(name, cases=cases, seal_key=seal_key) for name in tasks}

@@ -55,6 +55,7 @@ class ServerAbilities:
 
     @property
     def is_usable(self) -> bool:
+        """Whether the server answers in a way that the agent can use."""
         return any(api.answers for api in self.apis if self.needed in ("", api.api))
 
 

@@ -38,14 +38,13 @@ from evopolicygym.runs.agent.setup import secret_values
 from evopolicygym.runs.locks import LOCK_TIMEOUT_S, CaseSet, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state, recorded_settings
 from evopolicygym.runs.settings import EngineName, IsolationChoice, RunSettings
-from evopolicygym.runs.trust import check_task_is_given, is_signed_here, sign, without_seal_key
+from evopolicygym.runs.trust import check_task_is_given, is_signed_here, resume_settings, settings_here, sign
 from evopolicygym.sandbox.checkpoints import remove_tree, sweep
 from evopolicygym.sandbox.policy.jail import Level, residues
 from evopolicygym.tasks.conditions import UNSTATED, FeedbackLevel
 from evopolicygym.tasks.contract import render
 from evopolicygym.tasks.ids import comparable_facts, ids, machine_facts
 from evopolicygym.tasks.novel.generate import is_novel, scale_facts
-from evopolicygym.tasks.registry import find_task, is_installed_task
 from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
 
@@ -176,32 +175,6 @@ def _resumed(paths: RunPaths, given: dict[str, Any]) -> RunSettings:
             "Add --engine local to play here, or --engine ray to play on Ray again.",
         )
     return settings_here(paths, opened, given)
-
-
-def settings_here(paths: RunPaths, opened: Opened | None, given: dict[str, Any]) -> RunSettings:
-    """Return the settings of an existing run with those that are ``given``. If another installation opened it, code of
-    its task runs only if the task is given, too, and its folder does not choose the file of a sealing key."""
-    settings = RunSettings.read(paths.root, opened.settings if opened else "")
-    if not is_signed_here(opened):
-        check_task_is_given(settings, given.get("task"))
-        settings = without_seal_key(settings)
-    return resume_settings(settings, given, paths)
-
-
-def resume_settings(settings: RunSettings, given: dict[str, Any], paths: RunPaths) -> RunSettings:
-    """Return the settings of an existing run with those that are given and may differ; raise UserError for others.
-    A recorded task that is not installed is compared by its text: resolving it would run code that the folder chose."""
-    task = given.get("task")
-    if task and is_installed_task(settings.task) and find_task(task).id == find_task(settings.task).id:
-        given = given | {"task": settings.task}
-    changes = {name: value for name, value in given.items() if value is not None}
-    if settings.name is None:  # runs of a suite that was begun before runs had names
-        changes.pop("name", None)
-    wanted = RunSettings.make(**settings.model_dump() | changes)
-    if differences := settings.differences(wanted):
-        lines = "\n".join(f"  {difference}" for difference in differences)
-        raise UserError(f"{paths.root} holds a run with other settings:\n{lines}", folder_names.NEW_FOLDER)
-    return wanted
 
 
 def _check_new(root: Path, given: dict[str, Any]) -> None:

@@ -19,8 +19,9 @@ from evopolicygym.judge.events import (
 from evopolicygym.judge.state import RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs.locks import CaseSet, hidden_cases_lock
-from evopolicygym.runs.open_run import bit_id_difference, run_ids, settings_here
+from evopolicygym.runs.open_run import bit_id_difference, run_ids
 from evopolicygym.runs.settings import IsolationChoice, RunSettings
+from evopolicygym.runs.trust import settings_here
 from evopolicygym.sandbox.checkpoints import Checkpoint, CheckpointAltered, SnapshotRefused
 from evopolicygym.sandbox.policy.protocol import ErrorKind
 from evopolicygym.tasks.ids import variant_facts

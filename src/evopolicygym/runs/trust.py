@@ -2,7 +2,7 @@
 
 Its config.toml names the agent and the task. But the person who resumes the run decides, by the command line, whether
 that agent gets more of this machine than its jail and its model's hosts (`check_grants`), and whether a task that is
-not installed is imported (`check_task_is_given`).
+not installed is imported (`check_task_is_given`). `settings_here` reads the settings after these rules.
 
 Runs that this installation opened are exempt: their first ledger line has a signature under a key that only this
 installation has (`sign`, `is_signed_here`), over the run's id and the hash of its settings. Unlike a sealing key, this
@@ -23,10 +23,12 @@ from typing import Any, Final
 from evopolicygym.agents.definitions import COMMAND
 from evopolicygym.errors import UserError
 from evopolicygym.judge.events import Opened
+from evopolicygym.run_paths import RunPaths
+from evopolicygym.runs import folder_names
 from evopolicygym.runs.agent import install_paths
 from evopolicygym.runs.settings import AgentSettings, RunSettings
 from evopolicygym.sandbox.agent.agent_sandbox import NetworkAccess
-from evopolicygym.tasks.registry import is_installed_task
+from evopolicygym.tasks.registry import find_task, is_installed_task
 from evopolicygym.tasks.sealing import create_key, load_key
 
 SWITCHES: Final = {("--gateway", "False"): "--no-gateway", ("--gateway", "True"): "--gateway"}  # options without value
@@ -138,7 +140,7 @@ def check_grants(settings: RunSettings, given: Mapping[str, Any], words: Sequenc
 
 def check_task_is_given(settings: RunSettings, given: str | None) -> None:
     """Raise UserError for a run whose task is not an installed one, unless the caller names a task, too: its code runs
-    with all rights of the caller. `open_run.resume_settings` checks that both are the same task."""
+    with all rights of the caller. `resume_settings` checks that both are the same task."""
     if given is None and not is_installed_task(settings.task):
         raise UserError(
             f"the task of this run is {settings.task}: code from outside of EvoPolicyGym, which runs without a "
@@ -148,10 +150,32 @@ def check_task_is_given(settings: RunSettings, given: str | None) -> None:
         )
 
 
-def without_seal_key(settings: RunSettings) -> RunSettings:
-    """Return the settings without the path of a sealing key: a folder from another person must not choose which file of
-    this machine is opened. The key comes from the command line or the environment, or is the user's own."""
-    return settings.model_copy(update={"seal_key": None})
+def settings_here(paths: RunPaths, opened: Opened | None, given: dict[str, Any]) -> RunSettings:
+    """Return the settings of an existing run with those that are ``given``.
+
+    If another installation opened it, code of its task runs only if the task is given, too, and its folder does not
+    choose which file is opened as sealing key: the key is given, or in the environment, or the user's own."""
+    settings = RunSettings.read(paths.root, opened.settings if opened else "")
+    if not is_signed_here(opened):
+        check_task_is_given(settings, given.get("task"))
+        settings = settings.model_copy(update={"seal_key": None})
+    return resume_settings(settings, given, paths)
+
+
+def resume_settings(settings: RunSettings, given: dict[str, Any], paths: RunPaths) -> RunSettings:
+    """Return the settings of an existing run with those that are given and may differ; raise UserError for others.
+    A recorded task that is not installed is compared by its text: resolving it would run code that the folder chose."""
+    task = given.get("task")
+    if task and is_installed_task(settings.task) and find_task(task).id == find_task(settings.task).id:
+        given = given | {"task": settings.task}
+    changes = {name: value for name, value in given.items() if value is not None}
+    if settings.name is None:  # runs of a suite that was begun before runs had names
+        changes.pop("name", None)
+    wanted = RunSettings.make(**settings.model_dump() | changes)
+    if differences := settings.differences(wanted):
+        lines = "\n".join(f"  {difference}" for difference in differences)
+        raise UserError(f"{paths.root} holds a run with other settings:\n{lines}", folder_names.NEW_FOLDER)
+    return wanted
 
 
 def sign(run: str, settings: str) -> str:

@@ -50,9 +50,11 @@ class SuiteEstimate:
     unmeasured: list[str]
 
     def facts(self) -> dict[str, Any]:
+        """Return everything as plain values."""
         return asdict(self)
 
     def notes(self) -> str:
+        """Return what the numbers leave out, for a reader."""
         lines = [
             "Episodes are an upper bound: the budget, hidden validation of as many checkpoints, and held-out three "
             "times: twice for the selected one, once for the first. Most runs need far less. Generated tasks are drawn "

@@ -82,6 +82,7 @@ class PreflightReport:
 
     @property
     def can_start(self) -> bool:
+        """Whether anything can be played: policies can be isolated, and there is disk space."""
         return all(check.ok for check in self.checks if check.kind in (CheckKind.ISOLATION, CheckKind.DISK))
 
     def as_dict(self) -> dict[str, Any]:
