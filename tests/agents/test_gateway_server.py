@@ -16,6 +16,7 @@ from gateway_helpers import CALLS, KEY, RawServer, ask, call, calls, exchanges, 
 from scripted_model import ScriptedModel
 from wire_formats import CACHED, INPUT, OUTPUT, REASONING, WRITTEN
 
+from evopolicygym.errors import UserError
 from evopolicygym.gateway.call_limits import CallAdmission, CallLimits
 from evopolicygym.gateway.connections import AnsweredClient
 from evopolicygym.gateway.metering import ModelMeter
@@ -497,3 +498,21 @@ def test_a_meter_continues_where_a_killed_process_ended(tmp_path):
         file.write('{"number": 2, "turn"')  # it was killed here
     again = ModelMeter(CallLimits(requests=1), {}, path)
     assert again.last_number == 1 and again.turn(3).usage == opened.meter.turn(3).usage and again.admit() == "requests"
+
+
+def test_calls_that_another_person_wrote_are_no_errors(tmp_path, caplog):
+    """The file is part of a run folder, which may come from anywhere."""
+    path = tmp_path / "calls.jsonl"
+    whole = {"number": 1, "turn": 1, "api": "openai-chat", "status": 200, "is_complete": True, "model": None}
+    whole |= {"usage": {"output": 7}, "first_byte_s": 0.1, "duration_s": 0.2}
+    forged: list[dict[str, object]] = [{"status": "200"}, {"number": 1e400}, {"usage": {"output": -1}}, {"usage": [1]}]
+    forged += [{"number": 10**16}, {"usage": {"output": int("9" * 400)}}, {"turn": None}, {"duration_s": [[]]}]
+    lines = [json.dumps(whole | change) for change in forged]
+    lines += ["[" * 5000, "", '"', json.dumps(whole).replace("200", "9" * 5000)]
+    path.write_text("\n".join([*lines, json.dumps(whole)]) + "\n" * 100_000)
+    meter = ModelMeter(CallLimits(), {}, path)
+    assert meter.used.tokens == 7 and meter.last_number == 1, "control: the whole one counts"
+    assert len(caplog.text) < 500
+    (tmp_path / "link").symlink_to(path)
+    with pytest.raises(UserError, match="cannot read"):
+        ModelMeter(CallLimits(), {}, tmp_path / "link")

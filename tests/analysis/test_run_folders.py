@@ -12,6 +12,7 @@ from run_folders import source, write_run
 
 import evopolicygym
 from evopolicygym.analysis.analyze import analyze_runs
+from evopolicygym.analysis.edits.code_reader import SourceReader
 from evopolicygym.analysis.loading import Skipped, analyze_folder, find_run_folders, open_run_folder
 from evopolicygym.errors import UserError
 
@@ -82,6 +83,18 @@ def test_code_is_read_where_it_was_not_recorded(tmp_path):
     recorded = open_run_folder(write_run(tmp_path / "a", STEPS).folder)
     read = open_run_folder(write_run(tmp_path / "b", STEPS, code=False).folder)
     assert read.code == recorded.code
+
+
+def test_a_source_file_whose_name_is_no_utf8_is_read(tmp_path):
+    """It ended `analyze` and `report` of all runs beside it, too."""
+    recorded = open_run_folder(write_run(tmp_path / "whole", STEPS).folder)
+    written = write_run(tmp_path / "odd", STEPS, code=False)
+    for checkpoint in (written.folder / "checkpoints").iterdir():
+        (checkpoint / os.fsdecode(b"\xff.py")).touch()
+    read = open_run_folder(written.folder)
+    assert not isinstance(read, Skipped) and read.code == recorded.code
+    unparsed = [SourceReader()._unparsed(folder, "a test") for folder in (written.folder / "checkpoints").iterdir()]
+    assert all("\\udcff.py" in code.bundle and code.model_dump_json() for code in unparsed)
 
 
 def test_a_run_without_code_and_checkpoints_is_skipped(tmp_path):

@@ -12,7 +12,7 @@ from scripted_model import ScriptedModel
 from evopolicygym.gateway import conversation as conversation_module
 from evopolicygym.gateway.conversation import StepKind, SubmissionMark, ThreadKind, read_conversation
 from evopolicygym.gateway.exchange import Exchange, ModelApi
-from evopolicygym.gateway.messages import MessageRole, PartKind, read_answer, read_request
+from evopolicygym.gateway.messages import MessageRole, PartKind, canonical, read_answer, read_request
 
 
 def two_commands(history):
@@ -227,6 +227,15 @@ def test_nonsense_is_left_out(api):
             read_conversation([call(1, body, body, api), call(2, sse({name: shape, "type": shape}), sse(shape), api)])
     deep = b"[" * 5000 + b"]" * 5000
     assert read_conversation([call(1, deep, deep, api)]).threads[0].kind is ThreadKind.MAIN
+
+
+def test_arguments_of_a_tool_that_are_nested_as_deep_as_can_be_parsed_are_text():
+    """They are parsed at some depths at which they cannot be written again."""
+    for depth in range(100, 1100, 10):
+        arguments = f'{{"a": {"[" * depth}{"]" * depth}}}'
+        assert canonical(f" {arguments} ") in (arguments, arguments.strip())
+    assert canonical('{"b":1,"a":2}') == '{"a": 2, "b": 1}', "control"
+    assert canonical(f"[{'9' * 5000}]") == f"[{'9' * 5000}]"
 
 
 def chat_call(number: int, system: str, question: str) -> Exchange:

@@ -110,7 +110,10 @@ def read_answer(exchange: Exchange) -> ModelAnswer:
 def canonical(arguments: str) -> str:
     """Return JSON in one spelling; other text as it is."""
     value = parse_json(arguments)
-    return arguments.strip() if value is None else json.dumps(value, sort_keys=True)
+    try:
+        return arguments.strip() if value is None else json.dumps(value, sort_keys=True)
+    except (ValueError, RecursionError):  # as deep as can be parsed, or an integer of thousands of digits
+        return arguments.strip()
 
 
 def _tool_names(body: dict[str, Any]) -> Iterator[str]:

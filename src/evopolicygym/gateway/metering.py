@@ -11,8 +11,8 @@ import logging
 import statistics
 import threading
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,8 +20,9 @@ import msgspec
 
 from evopolicygym.agents import prices
 from evopolicygym.agents.prices import Price
-from evopolicygym.agents.usage import AMOUNTS, Usage, total_usage
-from evopolicygym.files import GrowingFile
+from evopolicygym.agents.usage import AMOUNTS, MAX_AMOUNT, Usage, total_usage
+from evopolicygym.errors import UserError
+from evopolicygym.files import GrowingFile, open_file
 from evopolicygym.gateway.call_limits import CallLimits, CallTotals
 from evopolicygym.gateway.exchange import ModelApi
 
@@ -220,30 +221,37 @@ def _difference(reported: Usage, metered: Usage | None) -> dict[str, Any]:
 
 
 def _read_calls(path: Path) -> list[ModelCall]:
-    """Read the calls of an earlier process; a last line that was cut is left out."""
+    """Read the calls of an earlier process. Lines that are no calls are left out, such as a last one that was cut."""
     try:
-        with path.open("rb") as file:
-            lines = file.read(MAX_FILE_BYTES).splitlines()
+        with open_file(path.parent, path.name, MAX_FILE_BYTES) as file:
+            lines = list(islice(file, MAX_CALLS))
     except FileNotFoundError:
         return []
-    return list(_parsed(lines))
-
-
-def _parsed(lines: Iterable[bytes]) -> Iterable[ModelCall]:
-    names = {field.name for field in fields(ModelCall)}
-    for line in lines:
-        try:
-            row = json.loads(line)
-            usage = Usage(**row.pop("usage")) if row["usage"] else row.pop("usage")
-            yield ModelCall(usage=usage, **{name: value for name, value in row.items() if name in names})
-        except (ValueError, TypeError, KeyError, RecursionError):
-            log.warning("a line of the calls to the model cannot be read, and is left out")
+    except OSError as error:
+        raise UserError(
+            f"cannot read {path}: {error.strerror}",
+            "It has the calls to the model that the run's limits count. Remove it to count from none.",
+        ) from error
+    calls = [call for line in lines if (call := _parse_call(line)) is not None]
+    if len(calls) < len(lines):
+        log.warning("%d lines of %s are no calls to the model, and are left out", len(lines) - len(calls), path.name)
+    return calls
 
 
 assert set(TOKENS) <= set(AMOUNTS)
 
 
 CALL_DECODER: Final = msgspec.json.Decoder(ModelCall)
+
+
+def _parse_call(line: bytes) -> ModelCall | None:
+    """Return the call that a line says; None if it says anything else, or has numbers that are not believed."""
+    try:
+        call = CALL_DECODER.decode(line)
+    except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
+        return None
+    values = [*vars(call).values(), *(vars(call.usage).values() if call.usage else ())]
+    return call if all(0 <= value < MAX_AMOUNT for value in values if isinstance(value, int | float)) else None
 
 
 class CallFile:
@@ -260,7 +268,5 @@ class CallFile:
 
     def _read(self) -> None:
         for line in self._file.lines()[: max(0, MAX_CALLS - len(self._calls))]:
-            try:
-                self._calls.append(CALL_DECODER.decode(line))
-            except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
-                continue
+            if (call := _parse_call(line)) is not None:
+                self._calls.append(call)

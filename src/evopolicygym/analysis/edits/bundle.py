@@ -141,9 +141,8 @@ class Bundle:
 
 def hash_files(digests: dict[str, str]) -> str:
     """Hash paths and contents."""
-    return hashlib.sha256(
-        "\n".join(f"{digest} {path}" for path, digest in sorted(digests.items())).encode()
-    ).hexdigest()
+    lines = "\n".join(f"{digest} {path}" for path, digest in sorted(digests.items()))
+    return hashlib.sha256(lines.encode(errors="surrogateescape")).hexdigest()  # names may be no UTF-8
 
 
 def read_bundle(folder: Path) -> Bundle:

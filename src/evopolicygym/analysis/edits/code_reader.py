@@ -80,7 +80,7 @@ def code_facts(folder: Path) -> Code:
 def _unparsed_code(digests: dict[str, str], reason: str) -> Code:
     nothing = {"lines": 0, "functions": 0, "branches": 0, "loops": 0, "depth": 0, "state": 0}
     return Code(
-        bundle=list(digests),
+        bundle=[path.encode(errors="backslashreplace").decode() for path in digests],
         bundle_hash=hash_files(digests),
         tree=None,
         topology=None,
