@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -101,6 +101,18 @@ class PreparedSuite:
 
         status = SuiteStatus(self.folder, self.planned, lambda name: is_owned(self.folder.run(name)), left_out)
         return SuiteProgress(self.suite.name, self.folder.root, tuple(status.rows()))
+
+    def runs_for_anchors(self) -> list[Path]:
+        """Return a finished run of each task and variant, by which `measure_missing_anchors` finds their cases."""
+        from evopolicygym.runs.run_status import has_outcome
+
+        finished: dict[tuple[str, str], Path] = {}
+        for run in self.planned:
+            folder = self.folder.run(run.name)
+            with suppress(UserError):  # it was not started, or is broken: the progress says so
+                if has_outcome(folder):
+                    finished[run.task.id, run.settings.variant] = folder
+        return list(finished.values())
 
 
 def run_suite(

@@ -6,7 +6,6 @@ import shlex
 import shutil
 import sys
 from bisect import bisect_right
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -99,33 +98,21 @@ def _references(record: RunRecord) -> list[tuple[str, float]]:
     return rows
 
 
-def _points(record: RunRecord) -> Iterator[tuple[int, float]]:
-    """Yield the episodes used and the best validation mean after each submission."""
-    means = {checkpoint.hash: checkpoint.validation.mean for checkpoint in record.checkpoints if checkpoint.validation}
-    consumed, best = 0, None
-    for submission in record.submissions:
-        consumed += submission.charged
-        if submission.verdict == "ok" and submission.checkpoint in means:
-            mean = means[submission.checkpoint]
-            best = mean if best is None else max(mean, best)
-        if best is not None:
-            yield consumed, best
-
-
 def _curve(record: RunRecord) -> list[str]:
     """Draw the best validation mean against the episodes used; no lines if nothing was validated.
 
     The first policy is often far below all others: on a linear axis every later gain would be in the top row.
     """
-    points = list(_points(record))
-    if not points:
+    from evopolicygym.analysis.gain import learning_curve  # scipy takes a while to import
+
+    curve = learning_curve(record)
+    if curve is None or not curve.points:
         return []
-    levels = _levels(points[0][1], points[-1][1])
+    levels = _levels(curve.points[0].best, curve.points[-1].best)
     rows = [[" "] * WIDTH for _ in levels]
     for column in range(WIDTH):
-        reached = [best for consumed, best in points if consumed <= (column + 1) * record.budget.total / WIDTH]
-        if reached:
-            rows[bisect_right(levels, reached[-1]) - 1][column] = "▀"
+        if reached := [p for p in curve.points if p.episodes <= (column + 1) * record.budget.total / WIDTH]:
+            rows[bisect_right(levels, reached[-1].best) - 1][column] = "▀"
     lines = [f"{level:>10.5g} ┤{''.join(row)}".rstrip() for level, row in zip(levels, rows, strict=True)]
     return [*reversed(lines), f"{'':>10} └{'─' * WIDTH}", f"{'episodes':>10}  0{record.budget.total:>{WIDTH - 1}}"]
 

@@ -22,7 +22,6 @@ from evopolicygym.cli.play_options import Engine, RayAddress
 from evopolicygym.cli.text import suite as suite_text
 from evopolicygym.cli.text.suite_matrix import show_matrix
 from evopolicygym.errors import RunSuspended, UserError
-from evopolicygym.runs.run_status import has_outcome
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import worker as run_worker
 from evopolicygym.suites.preflight import PreflightReport
@@ -76,23 +75,9 @@ def run(
     during = partial(_progress, prepared=prepared)
     played = api.play_suite(prepared, jobs, parallel_runs, engine, ray_address, during, print_hint, left_out)
     if anchors and not played.is_stopped:
-        _add_missing_anchors(prepared)
+        for finished in prepared.runs_for_anchors():
+            add_missing_anchors(finished, {})
     _conclude(played, prepared, " --skip-unready" if left_out else "", json)
-
-
-def _add_missing_anchors(prepared: api.PreparedSuite) -> None:
-    """Measure random and trivial policies for each task of the suite that has none on its cases."""
-    folders = [(run, prepared.folder.run(run.name)) for run in prepared.planned]
-    finished = {(run.task.id, run.settings.variant): folder for run, folder in folders if _is_finished(folder)}
-    for folder in finished.values():
-        add_missing_anchors(folder, {})
-
-
-def _is_finished(folder: Path) -> bool:
-    try:
-        return has_outcome(folder)
-    except UserError:  # it was not started, or is broken: the status says so
-        return False
 
 
 @app.command()

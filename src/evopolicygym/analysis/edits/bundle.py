@@ -50,7 +50,7 @@ def imports_of(tree: ast.Module, package: Module) -> Imports:
             modules += [tuple(alias.name.split(".")) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             modules += _from(node, package)
-        elif isinstance(node, ast.Call) and (name := _called(node)) in import_calls | UNRESOLVABLE_CALLS:
+        elif isinstance(node, ast.Call) and (name := called_name(node)) in import_calls | UNRESOLVABLE_CALLS:
             module = _literal(node, package) if name in import_calls else None
             if module is None:
                 unresolved.append((node.lineno, f"{node.lineno}: {name}"))
@@ -80,7 +80,8 @@ def _absolute(level: int, name: str, package: Module) -> Module | None:
     return (*package[: len(package) - level + 1], *own) if level <= len(package) else None
 
 
-def _called(node: ast.Call) -> str:
+def called_name(node: ast.Call) -> str:
+    """Return the name of what is called, without what it belongs to; empty if it has none."""
     match node.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from evopolicygym.analysis.edits.bundle import Bundle
+from evopolicygym.analysis.edits.bundle import Bundle, called_name
 from evopolicygym.analysis.edits.search_loops import (
     is_matrix_product,
     model_nodes,
@@ -24,7 +24,6 @@ from evopolicygym.analysis.edits.value_flow import (
     Label,
     SourceFunction,
     ValueFlow,
-    called_name,
     value_flow,
 )
 

@@ -9,8 +9,9 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
+from evopolicygym.analysis.edits.bundle import called_name
 from evopolicygym.analysis.edits.simplify import every_node
-from evopolicygym.analysis.edits.value_flow import SourceFunction, ValueFlow, called_name
+from evopolicygym.analysis.edits.value_flow import SourceFunction, ValueFlow
 
 FRONTIER: Final = frozenset({"pop", "popleft", "heappop", "get"})
 PUSHING: Final = frozenset({"append", "appendleft", "heappush", "extend", "put", "insert"})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from evopolicygym.analysis.edits.bundle import Bundle
+from evopolicygym.analysis.edits.bundle import Bundle, called_name
 from evopolicygym.analysis.edits.simplify import FUNCTIONS
 
 ROUNDS: Final = 4
@@ -106,13 +106,6 @@ class ValueFlow:
             both -= {Label.ERROR} if isinstance(operator, ast.Div) else set()
         plain = [not side for side in labels]
         return both if any(plain) else both - {Label.RAW}
-
-
-def called_name(node: ast.Call) -> str:
-    match node.func:
-        case ast.Name(id=name) | ast.Attribute(attr=name):
-            return name
-    return ""
 
 
 def value_flow(bundle: Bundle) -> ValueFlow:
