@@ -324,7 +324,8 @@ def test_a_knowledge_gap_of_few_runs_says_how_often_its_interval_holds_and_ends_
     (gap,) = knowledge_gaps(named(runs))
     (task,) = gap.tasks
     assert task.gap.interval == Interval(-500.0, 500.0)
-    assert knowledge_gap_table(gap).rows[0][-1].startswith("the interval of so few runs held the truth in 4")
+    note = knowledge_gap_table(gap).rows[0][-1]
+    assert note.startswith("95 % intervals from so few runs contained the true value in 4")
 
 
 def test_one_task_has_no_interval_over_tasks():

@@ -43,7 +43,7 @@ def test_the_interval_over_keys_ends_with_the_scale_and_says_what_few_keys_are_w
     (table,) = board([novel_run(1, 0.95), novel_run(2, 0.8)]).keys
     interval = table.rows[0].normalised.interval
     assert 0.0 <= interval.low < 0.8 and interval.high == 1.0
-    assert "the interval of so few keys held the truth in " in keys_table(table).title
+    assert "95 % intervals from so few keys contained the true value in " in keys_table(table).title
 
 
 def test_scores_of_chance_are_not_surely_above_the_best_trivial_policy():

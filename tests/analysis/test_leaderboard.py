@@ -318,7 +318,7 @@ def test_pooled_summaries_of_a_few_tasks_have_no_interval_or_a_warning():
             assert (row.interquartile_mean.interval is not None) == (row.optimality_gap.interval is not None)
             assert (row.interquartile_mean.interval is not None) == has_interval
         assert (
-            "interquartile mean: the interval of so few runs" in other_aggregates_table(shared).title
+            "interquartile mean: 95 % intervals from so few runs" in other_aggregates_table(shared).title
         ) == has_interval
     lowest = pooled_coverage("interquartile_mean", 4, 2).low
     assert lowest < pooled_coverage("interquartile_mean", 16, 2).low

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import TESTS
+from evopolicygym.analysis.leaderboard.text_tables import differences_text
 from evopolicygym.analysis.reference_table import reference_table
 from evopolicygym.analysis.reproduce import hit_rates, normalised_table, rank_table, reproduce
 from evopolicygym.errors import UserError
@@ -153,3 +155,23 @@ def test_on_the_first_scale_the_two_best_agents_are_not_told_apart():
     pair = reproduce(document(), document()).differences_on_scale_1[0]
     assert (pair.first, pair.second, pair.test.won, pair.test.lost) == ("GPT-5.5", "Claude Opus 4.7", 11, 5)
     assert (round(pair.test.p, 3), round(pair.test.p_sign, 2)) == (0.079, 0.21)
+
+
+def test_the_worked_example_of_the_documentation_is_what_is_printed():
+    text = " ".join((TESTS.parent / "docs" / "statistics.md").read_text().split())
+    example = text.partition("## A worked example")[2].partition(" ## ")[0]
+    pairs = reproduce(STORED, STORED).differences
+    rows = [" ".join(row) for row in differences_text("", pairs, len(pairs)).rows]
+    assert [row for row in rows if row in example] == [rows[0], rows[2]]
+
+    first, mean = pairs[0], pairs[0].test.difference.value
+    error = (mean - pairs[0].test.difference.interval.low) / 2.1314  # the 97.5 % quantile of t, 15 degrees of freedom
+    for words in (
+        f"by {mean:.3f} of the scale",
+        f"a standard deviation of {4 * error:.3f}",
+        f"{4 * error:.3f} / 4 = {error:.3f}, and t = {mean:.4f} / {error:.4f} = {mean / error:.2f} with",
+        f"{100 * first.test.p:.0f} % of suites: p = {first.test.p:.3f}",
+        f"won {first.test.won} tasks of {first.test.won + first.test.lost}",
+        f"p (Holm) = {first.p_holm:.3f}",
+    ):
+        assert words in example

@@ -167,7 +167,7 @@ class TestWithTorch:
         again.close()
 
     def test_a_method_that_does_not_fit_the_actions_is_refused(self, tmp_path):
-        with pytest.raises(UserError, match="Use --algo dqn"):
+        with pytest.raises(UserError, match="Use dqn"):
             trained("Sorting", "sac", 100, tmp_path)
 
 

@@ -86,7 +86,7 @@ def test_the_leaderboard_at_80_columns_has_what_a_reader_needs_first():
     assert {"normalised", "paper's", "rank score", "checkpoints", "first", "P(first)"} <= left_out(lines)
     climber = next(line for line in lines if line.startswith("     2  command climber.py "))
     note = next(line for line in lines if line.startswith(f"  {climber.split()[-1]}: "))
-    assert "the interval of 2 runs held the truth in " in note
+    assert "95 % intervals from 2 runs contained the true value in " in note
     assert not any(line.startswith("cost: ") for line in lines)
 
 
@@ -180,3 +180,14 @@ def test_a_terminal_of_unknown_width_gets_everything():
 
 def test_control_characters_in_tables_are_escaped():
     assert shown(80, "print_table(('\\x1b[31mred',), [('\\x1b[31mred',)])") == ["  \\x1b[31mred"] * 2
+
+
+@pytest.mark.parametrize(
+    ("page", "arguments"), [("scoring", ("leaderboard", RUNS)), ("diagnostics", ("analyze", RUNS))]
+)
+def test_the_documentation_shows_what_is_printed(page, arguments):
+    blocks = (ROOT / "docs" / f"{page}.md").read_text().split("```")[1::2]
+    (block,) = (block for block in blocks if "acrobot" in block and "evopolicygym" not in block)
+    wanted = [line for line in block.strip().split("\n") if line.strip() not in ("", "...")]
+    printed = iter(cli_on_terminal(120, *arguments))
+    assert len(wanted) > 6 and not [line for line in wanted if line not in printed]  # in this order

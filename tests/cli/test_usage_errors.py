@@ -127,5 +127,5 @@ def test_unreadable_runs_are_named_by_compare(tmp_path):
 def test_figures_into_a_file(tmp_path):
     (tmp_path / "file").touch()
     done = run("report", SAMPLE, "-o", tmp_path / "page.html", "--figures", tmp_path / "file")
-    refused(done, "Name a folder with --figures")
+    refused(done, "Name a folder with --figures (figures=)")
     assert not (tmp_path / "page.html").exists()

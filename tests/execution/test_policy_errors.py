@@ -227,12 +227,12 @@ def test_an_episode_with_a_simulator_error_is_recorded_as_played(policy_player, 
 
 def test_a_simulator_error_after_too_many_actions_is_charged_to_the_policy(monkeypatch):
     """Memory stays bounded, and a policy cannot make its actions unrepeatable to have its error called a fault."""
-    contract = PolicyArguments(BOX, BOX, {})
+    arguments = PolicyArguments(BOX, BOX, {})
     monkeypatch.setattr(policy_process, "MAX_RECORD_BYTES", 100 * 73)
     with tempfile.TemporaryDirectory() as folder:
         write_policy(Path(folder) / "p", policy_source(act="return obs"))
         zygote = Zygote(Level.NONE, Path(folder))
-        policy = PolicyProcess(zygote, "p", contract, Limits(), bytes(32))
+        policy = PolicyProcess(zygote, "p", arguments, Limits(), bytes(32))
         policy.wait_ready()
         policy.reset(np.zeros(8))
         policy.first_action()

@@ -127,7 +127,7 @@ if __name__ == "__main__":
         (["unshare", "landlock"], errno.EPERM, True),
         (["unshare", "landlock"], errno.ENOMEM, False),
         (["seccomp"], errno.EPERM, True),
-        (["seccomp"], errno.EAGAIN, False),  # in the rehearsal, a process further down
+        (["seccomp"], errno.EAGAIN, False),  # in the self-test, a process further down
     ],
 )
 def test_a_shortage_that_keeps_a_level_from_holding_may_pass(calls, number, permanent):

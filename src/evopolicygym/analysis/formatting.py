@@ -87,8 +87,8 @@ def coverage_warning(coverage: Coverage | None, count: int | None = None, noun: 
     if coverage is None or coverage.is_nominal:
         return []
     sample = f"so few {noun}s" if count is None else pluralize(count, noun)
-    share = f"{100 * coverage.low:.0f} to {100 * coverage.high:.0f} % of simulations, not 95 %"
-    return [f"the interval of {sample} held the truth in {share}"]
+    share = f"{100 * coverage.low:.0f} to {100 * coverage.high:.0f} % of simulations"
+    return [f"95 % intervals from {sample} contained the true value in {share}"]
 
 
 def misleading_warning(statement: str, rate: float | None) -> list[str]:

@@ -189,7 +189,7 @@ def _continued(path: Path, splits_id: str) -> dict[str, TaskAnchors]:
     if file.splits_id != splits_id:
         raise UserError(
             f"{path} has anchors of other cases ({file.splits_id[:16]}, not {splits_id[:16]})",
-            "Name another file with --output.",
+            "Name another file with --output (output=).",
         )
     return file.tasks
 
@@ -209,4 +209,6 @@ def _keep(path: Path, task: str, splits_id: str, anchors: TaskAnchors, is_named:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(path, dump(file).encode())
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}", "Name another file with --output.") from error
+        raise UserError(
+            f"cannot write {path}: {error.strerror}", "Name another file with --output (output=)."
+        ) from error

@@ -119,11 +119,11 @@ def _check(algorithm: str, steps: int, seed: int, hidden: int) -> None:
     from evopolicygym.baselines.rl import ALGORITHMS, check_installed
 
     if algorithm not in (*METHODS, *ALGORITHMS):
-        raise UserError(f"algorithm is {algorithm!r}", f"Choose one of {', '.join((*METHODS, *ALGORITHMS))}.")
+        raise UserError(f"there is no algorithm {algorithm!r}", f"Choose one of {', '.join((*METHODS, *ALGORITHMS))}.")
     if algorithm in ALGORITHMS:
         check_installed(algorithm)
     if algorithm in ALGORITHMS and hidden:
-        text = f"{algorithm} has the network of Stable-Baselines3: --hidden is for search methods"
+        text = f"{algorithm} has the network of Stable-Baselines3: --hidden (hidden=) is for search methods"
         raise UserError(text, "Leave it out.")
     for name, value, least in (("steps", steps, 1), ("seed", seed, 0), ("hidden", hidden, 0)):
         if value < least:

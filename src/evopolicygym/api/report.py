@@ -73,11 +73,11 @@ def write_report(
 
     page, drawings = Path(output), None if figures is None else Path(figures)
     if not page.parent.is_dir():
-        raise UserError(f"there is no folder {page.parent}", "Create it, or name another with -o.")
+        raise UserError(f"there is no folder {page.parent}", "Create it, or name another with -o (output=).")
     if page.is_dir():
-        raise UserError(f"{page} is a folder", "Name a file with -o.")
+        raise UserError(f"{page} is a folder", "Name a file with -o (output=).")
     if drawings and drawings.exists() and not drawings.is_dir():
-        raise UserError(f"{drawings} is a file", "Name a folder with --figures.")
+        raise UserError(f"{drawings} is a file", "Name a folder with --figures (figures=).")
     trained = curve_records(curves)
     data = collect_report(
         folders_of(runs),
@@ -91,7 +91,9 @@ def write_report(
     try:
         drawn = write_page(data, page)
     except OSError as error:
-        raise UserError(f"{page} cannot be written: {error.strerror}", "Name another file with -o.") from error
+        raise UserError(
+            f"{page} cannot be written: {error.strerror}", "Name another file with -o (output=)."
+        ) from error
     if drawings:
         from evopolicygym.report.pdf import write_figures  # needs matplotlib
 

@@ -213,9 +213,9 @@ def load_transitions(buffer: Any, file: Path) -> None:
 
 def _check_actions(name: str, task: Task, is_choice: bool) -> None:
     if name == "sac" and is_choice:
-        raise UserError(f"sac needs continuous actions; those of {task.id} are discrete", "Use --algo dqn.")
+        raise UserError(f"sac needs continuous actions; those of {task.id} are discrete", "Use dqn.")
     if name == "dqn" and not is_choice:
-        raise UserError(f"dqn needs discrete actions; those of {task.id} are continuous", "Use --algo sac.")
+        raise UserError(f"dqn needs discrete actions; those of {task.id} are continuous", "Use sac.")
 
 
 def make_vec_env(pool: EnvironmentPool, shape: NetworkShape, is_choice: bool) -> Any:

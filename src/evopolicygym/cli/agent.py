@@ -53,7 +53,9 @@ def check(
     model_url: Annotated[
         str | None, typer.Option(help="Base URL of the model's API; without --live, it is asked what it can do.")
     ] = None,
-    model_ca: Annotated[Path | None, typer.Option(help="File with certificates (PEM) to trust there, too.")] = None,
+    model_ca: Annotated[
+        Path | None, typer.Option(help="File with certificates (PEM) to trust at the model's API, too.")
+    ] = None,
     model_header: Annotated[
         list[str] | None, typer.Option(help="NAME=VARIABLE: a header of calls to the model. Repeatable.")
     ] = None,

@@ -27,7 +27,7 @@ def curve(
     ] = 1,
     first_seed: Annotated[int, typer.Option(min=0, help="Seed of the first training.")] = 0,
     hidden: Annotated[int, typer.Option(min=0, help="Units of a hidden layer of search methods; 0: linear.")] = 0,
-    folder: Annotated[Path, typer.Option(help="Folder for the records (default: baselines).")] = Path("baselines"),
+    folder: Annotated[Path, typer.Option(help="Folder for the records.")] = Path("baselines"),
     cases: SeedsChoice = Seeds.PAPER,
     seal_key: SealKey = None,
     validation_cases: Annotated[

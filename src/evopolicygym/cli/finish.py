@@ -9,7 +9,7 @@ import typer
 from evopolicygym.api import finish as api
 from evopolicygym.cli.options import Json, OwnTask, RunFolder
 from evopolicygym.cli.output import print_json, stderr, stdout
-from evopolicygym.cli.play_options import LocalJobs, OptionalPolicyIsolation
+from evopolicygym.cli.play_options import LocalJobs, OptionalPolicyIsolation, PolicyIsolation
 from evopolicygym.cli.progress import hidden_progress
 from evopolicygym.cli.text.run import check_outcome, show_outcome, show_scores
 from evopolicygym.runs.replay import Replay
@@ -78,12 +78,12 @@ def verify(
     run: RunFolder,
     task: OwnTask = None,
     jobs: LocalJobs = CORES,
-    isolation: OptionalPolicyIsolation = None,
+    isolation: PolicyIsolation = IsolationChoice.AUTO,
     json: Json = False,
 ) -> None:
     """Recompute everything that can be recomputed, and report what does not match. Nothing is written. The policy runs
     isolated whatever the run's own settings say, unless you give --isolation none."""
-    verification = api.verify(run, task=task, jobs=jobs, isolation=(isolation or IsolationChoice.AUTO).value)
+    verification = api.verify(run, task=task, jobs=jobs, isolation=isolation.value)
     if json:
         print_json(verification.as_dict())
     else:

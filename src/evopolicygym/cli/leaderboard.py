@@ -22,7 +22,12 @@ def leaderboard(
     label: Label = None,
     labels: Labels = None,
     details: Annotated[
-        bool, typer.Option("--details", help="Also other aggregates, worth of the feedback, exchange rates, cost.")
+        bool,
+        typer.Option(
+            "--details",
+            help="Print also other aggregates, what the feedback was worth, selection, variances, exchange rates and "
+            "cost.",
+        ),
     ] = False,
     json: Json = False,
 ) -> None:

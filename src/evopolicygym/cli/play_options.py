@@ -34,7 +34,10 @@ RayAddress = Annotated[
 ]
 PolicyIsolation = Annotated[IsolationChoice, typer.Option(help=f"Isolation of policies: {LEVELS}.")]
 OptionalPolicyIsolation = Annotated[
-    IsolationChoice | None, typer.Option("--isolation", help=f"Isolation of policies: {LEVELS}.")
+    IsolationChoice | None,
+    typer.Option(
+        "--isolation", help=f"Isolation of policies: {LEVELS}. Default: as the run was opened, or auto if it is new."
+    ),
 ]
 Text = Annotated[
     TextLevel | None,

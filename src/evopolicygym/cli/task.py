@@ -131,7 +131,13 @@ def anchors(
         Path | None, typer.Option(help="Folder of a policy for the upper end of the scale (one task).")
     ] = None,
     jobs: LocalJobs = CORES,
-    output: Annotated[Path | None, typer.Option(help="File to write instead; what it already holds is kept.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="File to write (default: beside your standard key, where tables find it). Anchors of other tasks in "
+            "it are kept."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Measure trivial policies (random, zero, best constant, starter) on the held-out cases of your runs, so that

@@ -107,7 +107,10 @@ class EngineName(StrEnum):
     def check_address(self, ray_address: str | None) -> None:
         """Raise UserError if a Ray cluster is named but not used."""
         if ray_address and self is not EngineName.RAY:
-            raise UserError(f"--ray-address {ray_address} needs Ray", "Add --engine ray, or leave it out.")
+            raise UserError(
+                f"--ray-address (ray_address=) {ray_address} needs Ray",
+                "Add --engine ray (engine='ray'), or leave it out.",
+            )
 
 
 class ValidateWhen(StrEnum):

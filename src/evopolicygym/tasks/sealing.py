@@ -44,7 +44,7 @@ def create_key(path: Path) -> bytes:
             file.write(key.hex() + "\n")
     except FileExistsError:
         raise UserError(
-            f"{path} exists, and a sealing key is never overwritten", "Name another file with --out."
+            f"{path} exists, and a sealing key is never overwritten", "Name another file with --out (file=)."
         ) from None
     except OSError as error:
         raise UserError(

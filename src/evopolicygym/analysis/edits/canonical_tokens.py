@@ -9,7 +9,7 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from evopolicygym.analysis.edits.modules import Meaning
+from evopolicygym.analysis.edits.modules import ResolvedName
 from evopolicygym.analysis.edits.simplify import FUNCTIONS
 
 
@@ -41,7 +41,7 @@ class NameScope:
 
     bound: frozenset[str]
     numbers: dict[tuple[NameScope, str], int]
-    imports: dict[str, Meaning] = field(default_factory=dict)
+    imports: dict[str, ResolvedName] = field(default_factory=dict)
     parameters: frozenset[str] = frozenset()
     is_class: bool = False
 

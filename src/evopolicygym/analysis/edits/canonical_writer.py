@@ -23,11 +23,11 @@ from evopolicygym.analysis.edits.canonical_tokens import (
     target_order,
 )
 from evopolicygym.analysis.edits.modules import (
+    BundleModule,
+    BundleName,
     BundleNames,
-    External,
-    Meaning,
-    Own,
-    OwnModule,
+    ExternalName,
+    ResolvedName,
     bound_names,
     import_targets,
     package_of,
@@ -44,14 +44,16 @@ class CanonicalWriter:
 
     def __init__(self, names: BundleNames, rules: NameRules) -> None:
         self._names, self._rules = names, rules
-        self._numbers: dict[Own, int] = {}
+        self._numbers: dict[BundleName, int] = {}
         self._attributes: dict[str, int] = {}
         self._members: dict[str, list[tuple[str, ast.stmt]]] = {}  # of classes that were written, not mentioned yet
         self._waiting: deque[Callable[[], None]] = deque()
         self._deferred: list[tuple[list[ast.Assign], NodePlace]] = []
         self._tokens: list[str] = []
         entry = names.resolve(POLICY, "Policy")
-        self._entry = entry if isinstance(entry, Own) and isinstance(self._definition(entry), ast.ClassDef) else None
+        self._entry = (
+            entry if isinstance(entry, BundleName) and isinstance(self._definition(entry), ast.ClassDef) else None
+        )
 
     def write_bundle(self) -> list[str]:
         """Return the tokens of the whole bundle."""
@@ -76,28 +78,28 @@ class CanonicalWriter:
             else:
                 self._write_settings(*self._deferred.pop(0))
 
-    def _definition(self, name: Own) -> ast.stmt | None:
+    def _definition(self, name: BundleName) -> ast.stmt | None:
         module = self._names.modules.get(name.file)
         return module.definitions.get(name.name) if module else None
 
     def _mention_all(self) -> None:
         """Mention every definition. For programs without class `Policy`."""
-        listed = [Own(file, name) for file, module in self._names.modules.items() for name in module.definitions]
+        listed = [BundleName(file, name) for file, module in self._names.modules.items() for name in module.definitions]
         for own in sorted(listed, key=self._text_alone):
             self._mention(own)
 
-    def _text_alone(self, own: Own) -> str:
+    def _text_alone(self, own: BundleName) -> str:
         trial = CanonicalWriter(self._names, self._rules)
         trial._define(own)
         return "".join("?" if isinstance(token, NameToken) else token for token in trial._tokens)
 
-    def _mention(self, own: Own) -> str:
+    def _mention(self, own: BundleName) -> str:
         if own not in self._numbers:
             self._numbers[own] = len(self._numbers)
             self._waiting.append(lambda: self._define(own))
         return NameToken(f"$m{self._numbers[own]}")
 
-    def _define(self, own: Own) -> None:
+    def _define(self, own: BundleName) -> None:
         statement = self._definition(own)
         if statement is None:
             return
@@ -280,7 +282,7 @@ class CanonicalWriter:
         else:
             self._write_meaning(meaning)
 
-    def _meaning(self, name: str, place: NodePlace) -> Meaning | str:
+    def _meaning(self, name: str, place: NodePlace) -> ResolvedName | str:
         """Return what a name means, or the token of a local or of a member of the class around it."""
         for depth, scope in reversed(list(enumerate(place.scopes))):
             if name not in scope.bound or (scope.is_class and depth < len(place.scopes) - 1):
@@ -294,15 +296,15 @@ class CanonicalWriter:
             return NameToken(f"$l{scope.numbers.setdefault((scope, name), len(scope.numbers))}")
         return self._names.resolve(place.file, name)
 
-    def _write_meaning(self, meaning: Meaning) -> None:
+    def _write_meaning(self, meaning: ResolvedName) -> None:
         match meaning:
-            case External(name=name):
+            case ExternalName(name=name):
                 self._tokens.append(ValueToken(name) if name in KNOWN_NUMBERS else name)
-            case OwnModule(file=file):
+            case BundleModule(file=file):
                 self._tokens.append(f"module {file}")
-            case Own() if self._rules.fixed:
+            case BundleName() if self._rules.fixed:
                 self._tokens.append(meaning.name)
-            case Own():
+            case BundleName():
                 constant = self._names.is_constant(meaning) if self._entry else None
                 self._tokens.append(
                     constant_token(constant.value, setting=True) if constant else self._mention(meaning)
@@ -316,17 +318,17 @@ class CanonicalWriter:
         self._node(node.value, place)
         self._tokens += [".", self._attribute(node.attr)]
 
-    def _module_member(self, node: ast.expr, place: NodePlace) -> Meaning | None:
+    def _module_member(self, node: ast.expr, place: NodePlace) -> ResolvedName | None:
         """Return what `module.name` means; None where an attribute is not taken from a module."""
         if isinstance(node, ast.Name):
             meaning = self._meaning(node.id, place)
-            return None if isinstance(meaning, (str, Own)) else meaning
+            return None if isinstance(meaning, (str, BundleName)) else meaning
         if not isinstance(node, ast.Attribute):
             return None
         owner = self._module_member(node.value, place)
-        if isinstance(owner, OwnModule):
+        if isinstance(owner, BundleModule):
             return self._names.member(owner, node.attr)
-        return External(f"{owner.name}.{node.attr}") if isinstance(owner, External) else None
+        return ExternalName(f"{owner.name}.{node.attr}") if isinstance(owner, ExternalName) else None
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, place: NodePlace) -> None:
         self._tokens.append(f"{type(node).__name__}(")

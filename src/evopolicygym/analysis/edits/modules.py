@@ -21,14 +21,14 @@ MAX_IMPORT_STEPS: Final = 50
 
 
 @dataclass(frozen=True)
-class External:
+class ExternalName:
     """Something from outside the bundle, by its full name: `numpy.clip`, or a builtin."""
 
     name: str
 
 
 @dataclass(frozen=True)
-class Own:
+class BundleName:
     """A module-level name of a file of the bundle."""
 
     file: str
@@ -36,13 +36,13 @@ class Own:
 
 
 @dataclass(frozen=True)
-class OwnModule:
+class BundleModule:
     """A file of the bundle, as a module."""
 
     file: str
 
 
-Meaning = External | Own | OwnModule
+ResolvedName = ExternalName | BundleName | BundleModule
 Target = tuple[str, str | None]  # full name of a module, and the name taken from it
 
 
@@ -136,7 +136,7 @@ class BundleNames:
             _order_computed(module)
         return module
 
-    def is_constant(self, meaning: Own) -> ast.Constant | None:
+    def is_constant(self, meaning: BundleName) -> ast.Constant | None:
         """Return the constant that a name stands for everywhere."""
         module = self.modules.get(meaning.file)
         statement = module.definitions.get(meaning.name) if module else None
@@ -144,7 +144,7 @@ class BundleNames:
             return None if meaning.name in self._rebound else statement.value
         return None
 
-    def resolve(self, file: str, name: str) -> Meaning:
+    def resolve(self, file: str, name: str) -> ResolvedName:
         """Return what a name means at module level of a file."""
         for _ in range(MAX_IMPORT_STEPS):
             module = self.modules.get(file)
@@ -152,32 +152,32 @@ class BundleNames:
                 break
             full, taken = module.imports[name]
             following = self._target(full, taken)
-            if not isinstance(following, Own):
+            if not isinstance(following, BundleName):
                 return following
             file, name = following.file, following.name
         module = self.modules.get(file)
-        return Own(file, name) if module is None or name in module.bound else External(name)
+        return BundleName(file, name) if module is None or name in module.bound else ExternalName(name)
 
-    def member(self, module: OwnModule, name: str) -> Meaning:
+    def member(self, module: BundleModule, name: str) -> ResolvedName:
         """Return what `module.name` means."""
         submodule = self._file(".".join([*_module_name(module.file), name]))
         names = self.modules.get(module.file)
         if names is not None and name not in names.bound and submodule:
-            return OwnModule(submodule)
+            return BundleModule(submodule)
         return self.resolve(module.file, name)
 
-    def meaning(self, target: Target) -> Meaning:
+    def meaning(self, target: Target) -> ResolvedName:
         """Return what an import inside of a function binds."""
         definition = self._target(*target)
-        return self.resolve(definition.file, definition.name) if isinstance(definition, Own) else definition
+        return self.resolve(definition.file, definition.name) if isinstance(definition, BundleName) else definition
 
-    def _target(self, full: str, taken: str | None) -> Meaning:
+    def _target(self, full: str, taken: str | None) -> ResolvedName:
         file = self._file(full)
         if taken is None:
-            return OwnModule(file) if file else External(full)
+            return BundleModule(file) if file else ExternalName(full)
         if submodule := self._file(f"{full}.{taken}" if full else taken):
-            return OwnModule(submodule)
-        return Own(file, taken) if file else External(f"{full}.{taken}")
+            return BundleModule(submodule)
+        return BundleName(file, taken) if file else ExternalName(f"{full}.{taken}")
 
     def _file(self, full: str) -> str | None:
         path = full.replace(".", "/")

@@ -1,4 +1,4 @@
-"""A run as text: its progress (a live line on a terminal, else a line for each tenth of the budget), its outcome."""
+"""A run as text: the table of its submissions, its outcome, and the scores of its checkpoints."""
 
 from __future__ import annotations
 

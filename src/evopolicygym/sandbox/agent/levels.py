@@ -23,9 +23,9 @@ MEANING: Final = {
     AgentLevel.B: "Landlock, seccomp, limits; no namespaces",
     AgentLevel.NONE: "a process with a clean environment: it can read and change whatever the judge can",
 }
-REHEARSAL: Final = ("/bin/sh", "-c", "exit 7")
-REHEARSED: Final = 7
-REHEARSAL_S: Final = 60.0
+TEST_EXIT_CODE: Final = 7
+TEST_PROGRAM: Final = ("/bin/sh", "-c", f"exit {TEST_EXIT_CODE}")
+TEST_PROGRAM_S: Final = 60.0
 REMOVE_AT_END: Final = 'read _; chmod -R u+rwX "$0"; rm -rf "$0"'
 
 
@@ -45,7 +45,7 @@ def best_level(wanted: tuple[AgentLevel, ...] = (AgentLevel.A, AgentLevel.B)) ->
     start. A level that is not in ``wanted`` is never used."""
     reasons: dict[str, str] = {}
     for level in wanted:
-        problem = _rehearse(level)
+        problem = _test_level(level)
         if not problem:
             return level
         reasons[level] = problem
@@ -98,7 +98,7 @@ def _residues_of_b(network: NetworkAccess, abi: int, own_user: bool) -> tuple[st
     return tuple(text for applies, text in residues_if if applies)
 
 
-def _rehearse(level: AgentLevel) -> str:
+def _test_level(level: AgentLevel) -> str:
     """Return why ``level`` does not work, with the remedy; empty if it works."""
     with scratch_folder("evopolicygym-agent-") as folder:
         try:
@@ -106,7 +106,11 @@ def _rehearse(level: AgentLevel) -> str:
         except (Fault, UserError, OSError) as error:
             remedy = namespace_remedy() if level is AgentLevel.A else landlock_remedy()
             return f"{error} ({remedy})" if remedy else str(error)
-    return "" if code == REHEARSED else f"a program that should exit with {REHEARSED} exited with {code}"
+    if code == TEST_EXIT_CODE:
+        return ""
+    if code is None:
+        return f"the test program in the sandbox did not end within {TEST_PROGRAM_S:.0f} s"
+    return f"the test program in the sandbox did not run as expected (exit code {code}, not {TEST_EXIT_CODE})"
 
 
 def _run(level: AgentLevel, scratch: Path) -> int | None:
@@ -116,8 +120,8 @@ def _run(level: AgentLevel, scratch: Path) -> int | None:
     sandbox = AgentSandbox(workspace, home, temporary, make_python(scratch / "run" / "python"))
     null = os.open(os.devnull, os.O_RDWR)
     try:
-        with launch(REHEARSAL, sandbox, level, null, null, null) as process:
-            return process.wait(REHEARSAL_S)
+        with launch(TEST_PROGRAM, sandbox, level, null, null, null) as process:
+            return process.wait(TEST_PROGRAM_S)
     finally:
         os.close(null)
 

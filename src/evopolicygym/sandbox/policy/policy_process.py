@@ -64,10 +64,10 @@ class RecordedActions:
     """The recorded actions of one episode, to repeat it without its policy. They are decoded again, because an
     environment may have altered the actions that it was given."""
 
-    def __init__(self, contract: PolicyArguments, answers: bytes) -> None:
-        buffer = bytearray(HEAD_BYTES + action_size(contract.action_space) + 1)
-        self._encode = observation_encoder(contract.obs_space)
-        self._decode = action_decoder(contract.action_space, Clipped(), buffer, HEAD_BYTES)
+    def __init__(self, arguments: PolicyArguments, answers: bytes) -> None:
+        buffer = bytearray(HEAD_BYTES + action_size(arguments.action_space) + 1)
+        self._encode = observation_encoder(arguments.obs_space)
+        self._decode = action_decoder(arguments.action_space, Clipped(), buffer, HEAD_BYTES)
         self._buffer, self._answers, self._next = buffer, answers, 0
 
     def reset(self, observation: Any) -> None:
@@ -92,19 +92,19 @@ class RecordedActions:
 class PolicyProcess:
     """One fresh policy process, for one episode. Its answers are kept as they came, up to ``MAX_RECORD_BYTES``."""
 
-    def __init__(self, zygote: Zygote, checkpoint: str, contract: PolicyArguments, limits: Limits, key: bytes) -> None:
-        self._zygote, self._limits, self._contract = zygote, limits, contract
-        self._encode = observation_encoder(contract.obs_space)
+    def __init__(self, zygote: Zygote, checkpoint: str, arguments: PolicyArguments, limits: Limits, key: bytes) -> None:
+        self._zygote, self._limits, self._arguments = zygote, limits, arguments
+        self._encode = observation_encoder(arguments.obs_space)
         self._clipped = Clipped()
-        self._answer_bytes = HEAD_BYTES + action_size(contract.action_space)
+        self._answer_bytes = HEAD_BYTES + action_size(arguments.action_space)
         self._buffer = bytearray(self._answer_bytes + 1)  # one more, so that too many bytes are noticed
-        self._decode = action_decoder(contract.action_space, self._clipped, self._buffer, HEAD_BYTES)
+        self._decode = action_decoder(arguments.action_space, self._clipped, self._buffer, HEAD_BYTES)
         self._nonces = _fresh_nonces()
         self._answers: bytearray | None = bytearray()
         self._record: Callable[[bytearray], None] = self._answers.extend
         self._result: ProcessResult | None = None
         self._init_cpu_s = 0.0
-        self._child = zygote.spawn(checkpoint, limits, key, contract.as_json())
+        self._child = zygote.spawn(checkpoint, limits, key, arguments.as_json())
         self._requests = self._child.requests
         self._readinto = FileIO(self._child.answers, closefd=False).readinto
         self._watch = ProcessWatch(self._child.pidfd, limits.episode_cpu_s)
@@ -159,7 +159,7 @@ class PolicyProcess:
 
     def recorded(self) -> RecordedActions | None:
         """Return all actions of the episode, or None if they were too many to keep."""
-        return None if self._answers is None else RecordedActions(self._contract, bytes(self._answers))
+        return None if self._answers is None else RecordedActions(self._arguments, bytes(self._answers))
 
     def close(self) -> ProcessResult:
         """Kill the process and collect what it printed."""

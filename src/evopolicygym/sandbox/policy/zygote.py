@@ -61,7 +61,7 @@ def main(control: socket.socket) -> NoReturn:
         jail.check_stage_is_hidden()
         own_pidfd = _enter(jail)
         jail.prepare()
-        _rehearse(jail, own_pidfd)
+        _self_test_in_child(jail, own_pidfd)
     except OSError as error:
         _send(control, {"refused": error.strerror or str(error), "errno": error.errno})
         os._exit(1)
@@ -111,7 +111,7 @@ def _fork(jail: Jail, own_pidfd: int) -> int:
     return child
 
 
-def _rehearse(jail: Jail, own_pidfd: int) -> None:
+def _self_test_in_child(jail: Jail, own_pidfd: int) -> None:
     """Confine a child without a policy and try to break out: a level is claimed only after this test."""
     if jail.level is Level.NONE:
         return
@@ -129,7 +129,7 @@ def _rehearse(jail: Jail, own_pidfd: int) -> None:
     _, status = os.waitpid(child, 0)
     if status:
         number, _, text = os.read(reader, 4096).decode(errors="replace").partition(" ")
-        raise OSError(int(number or 0) or None, text or f"the rehearsal died with status {status}")
+        raise OSError(int(number or 0) or None, text or f"the self-test of the jail ended with status {status}")
     os.close(reader)
 
 
