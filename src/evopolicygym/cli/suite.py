@@ -21,7 +21,7 @@ from evopolicygym.cli.output import print_hint, print_json
 from evopolicygym.cli.play_options import Engine, RayAddress
 from evopolicygym.cli.text import suite as suite_text
 from evopolicygym.cli.text.suite_matrix import show_matrix
-from evopolicygym.errors import RunSuspended, UserError
+from evopolicygym.errors import RunSuspended
 from evopolicygym.runs.settings import CORES, EngineName
 from evopolicygym.suites import worker as run_worker
 from evopolicygym.suites.preflight import PreflightReport
