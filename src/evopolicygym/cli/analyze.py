@@ -31,7 +31,7 @@ from evopolicygym.analysis.leaderboard.text_tables import over_runs_warning
 from evopolicygym.analysis.spending import files_opened
 from evopolicygym.analysis.stats.hit_rates import HitRate
 from evopolicygym.cli.options import Label, Labels, RunFolders, read_labels
-from evopolicygym.cli.output import print_json, print_skipped, print_table, print_text
+from evopolicygym.cli.output import print_json, print_skipped, print_text, print_titled_table
 from evopolicygym.cli.text.edits import show_canonical_edits, show_feedback, show_mechanisms
 from evopolicygym.cli.text.leaderboard import show_origin
 from evopolicygym.errors import UserError
@@ -126,10 +126,10 @@ def _print_csv(rows: list[dict[str, Any]]) -> None:
 
 
 def _show_runs(runs: Sequence[Diagnosis], summaries: Sequence[EntrantSummary]) -> None:
-    _table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_OPTIONAL)
+    print_titled_table("runs", RUN_HEADER, [_run(run) for run in runs], RUN_OPTIONAL)
     marks = [mark for mark in EPISODES if any(run.learning and run.learning.at[mark] is not None for run in runs)]
     header = (*GAIN_HEADER, *(f"at {mark}" for mark in marks))
-    _table(GAIN_TITLE, header, [_gain(run, marks) for run in runs], GAIN_OPTIONAL)
+    print_titled_table(GAIN_TITLE, header, [_gain(run, marks) for run in runs], GAIN_OPTIONAL)
     for run in runs:
         for note in run.left_out:
             print_text(f"{_name(run)} is too large to be analysed as a whole: it has {note}")
@@ -138,26 +138,28 @@ def _show_runs(runs: Sequence[Diagnosis], summaries: Sequence[EntrantSummary]) -
     if curves := _curves(summaries, marks):
         several = [means.runs for group in summaries for means in group.learning.values()]
         header = (*CURVE_HEADER, *(f"at {mark}" for mark in marks))
-        _table(f"{CURVE_TITLE}{over_runs_warning(several)}", header, curves, ("runs",))
-    _table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
-    _table("tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs])
-    _table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
+        print_titled_table(f"{CURVE_TITLE}{over_runs_warning(several)}", header, curves, ("runs",))
+    print_titled_table("progress of the best validation mean", PROGRESS_HEADER, [_progress(run) for run in runs])
+    print_titled_table(
+        "tokens, and feedback files opened between submissions", TOKEN_HEADER, [_tokens(run) for run in runs]
+    )
+    print_titled_table("edits: hits / number, by kind", EDIT_HEADER, [_edits(run) for run in runs], EDIT_OPTIONAL)
     show_canonical_edits(runs, _name)
-    _table(
+    print_titled_table(
         "hit rates by conditions and agent, with 95 % intervals clustered by run",
         RATE_HEADER,
         _rates(summaries),
         RATE_OPTIONAL,
     )
-    _table("the same by the canonical form", RATE_HEADER, _canonical_rates(summaries), RATE_OPTIONAL)
-    _table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in summaries])
-    _table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in summaries])
+    print_titled_table("the same by the canonical form", RATE_HEADER, _canonical_rates(summaries), RATE_OPTIONAL)
+    print_titled_table("hits / number by edit size", SIZE_HEADER, [_sizes(group) for group in summaries])
+    print_titled_table("structure of the selected bundles, means", SHAPE_HEADER, [_shape(group) for group in summaries])
     show_mechanisms(runs, _name)
     show_feedback(runs, _name)
     variance = variance_table([row for group in summaries if group.tasks == ALL or not _has_all(group, summaries)
                                for row in group.variance])  # fmt: skip
     if variance.rows:
-        _table(variance.title, variance.columns, variance.rows, variance.optional)
+        print_titled_table(variance.title, variance.columns, variance.rows, variance.optional)
     if missing := dict.fromkeys(text for run in runs for text in run.summary.not_recorded):
         print_text(f"not recorded in imported runs: {', '.join(missing)}")
 
@@ -286,12 +288,6 @@ def _sizes(group: EntrantSummary) -> Sequence[str]:
 def _shape(group: EntrantSummary) -> Sequence[str]:
     numbers = group.structure or {}
     return (*_group(group), *(format_number(numbers.get(field.name)) for field in fields(CodeSize)))
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str] = ()) -> None:
-    print_text(title)
-    print_table(columns, rows, optional=optional)
-    print_text()
 
 
 def _group(group: EntrantSummary) -> tuple[str, str, str]:

@@ -194,6 +194,15 @@ def print_table(
         print_text(f"{indent}left out: {'; '.join(left_out)} (a wider terminal or --json has all)")
 
 
+def print_titled_table(
+    title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], optional: Sequence[str] = ()
+) -> None:
+    """Print a table below its title, and an empty line."""
+    print_text(title)
+    print_table(columns, rows, optional=optional)
+    print_text()
+
+
 def _take_footnotes(cells: Sequence[list[str]], index: int) -> dict[str, int]:
     """Replace the sentences of a column, which "; " parts, by the numbers of footnotes, and return these."""
     footnotes: dict[str, int] = {}

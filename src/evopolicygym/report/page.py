@@ -35,7 +35,7 @@ def hit_rate_table(summaries: Sequence[EntrantSummary]) -> TextTable:
         for summary in summaries for kind in EDITS if (rate := summary.edits[kind]).n
     ]  # fmt: skip
     columns = (
-        *("conditions", "agent", "tasks", "edit", "runs", "new bests", "edits", "rate", "95 % interval", "by chance"),
+        *("conditions", "agent", "tasks", "edit", "runs", "hits", "edits", "rate", "95 % interval", "by chance"),
         "beyond noise",
     )
     return TextTable("Hit rates (Table 4)", columns, rows, text=("conditions", "agent", "tasks", "edit"))

@@ -10,7 +10,7 @@ from evopolicygym.analysis.edits.kinds import CANONICAL_EDITS
 from evopolicygym.analysis.edits.mechanisms import RULES
 from evopolicygym.analysis.feedback_to_edit import MAX_CASES, FeedbackEdit, describe_change, list_cases
 from evopolicygym.analysis.formatting import UNKNOWN, format_gain, format_number
-from evopolicygym.cli.output import print_table, print_text
+from evopolicygym.cli.output import print_text, print_titled_table
 from evopolicygym.printable import one_line
 
 CANONICAL_TITLE: Final = "edits by the canonical form (names, order, unused code and formatting ignored): hits / number"
@@ -29,13 +29,13 @@ NAMES_CASES: Final = ("before -> after", "opened", "looked at", "canonical")
 
 def show_canonical_edits(runs: Sequence[Diagnosis], name: Callable[[Diagnosis], str]) -> None:
     rows = [(name(run), *(f"{count.hits}/{count.n}" for count in run.canonical_edits.values())) for run in runs]
-    _table(CANONICAL_TITLE, CANONICAL_HEADER, rows, ("unknown", "retest", "data"))
+    print_titled_table(CANONICAL_TITLE, CANONICAL_HEADER, rows, ("unknown", "retest", "data"))
 
 
 def show_mechanisms(runs: Sequence[Diagnosis], name: Callable[[Diagnosis], str]) -> None:
     """Show where each mechanism is; for few runs, also the lines themselves."""
     header = ("run", *(rule.replace("_", " ") for rule in RULES))
-    _table(MECHANISM_TITLE, header, [(name(run), *_mechanism_places(run)) for run in runs])
+    print_titled_table(MECHANISM_TITLE, header, [(name(run), *_mechanism_places(run)) for run in runs])
     for run in runs if len(runs) <= DETAILED_RUNS else ():
         for mechanism in run.mechanisms or ():
             title = mechanism.name.replace("_", " ")
@@ -54,11 +54,11 @@ def _mechanism_places(run: Diagnosis) -> list[str]:
 
 def show_feedback(runs: Sequence[Diagnosis], name: Callable[[Diagnosis], str]) -> None:
     """Show what edits made of the feedback before them; for few runs, edit by edit."""
-    _table(FEEDBACK_TITLE, FEEDBACK_HEADER, [_study(run, name(run)) for run in runs])
+    print_titled_table(FEEDBACK_TITLE, FEEDBACK_HEADER, [_study(run, name(run)) for run in runs])
     for run in runs if len(runs) <= DETAILED_RUNS else ():
         if run.feedback.edits:
             title = f"feedback to edit, edit by edit: {name(run)}"
-            _table(title, STEP_HEADER, [_step(edit) for edit in run.feedback.edits], NAMES_CASES)
+            print_titled_table(title, STEP_HEADER, [_step(edit) for edit in run.feedback.edits], NAMES_CASES)
 
 
 def _study(run: Diagnosis, name: str) -> Sequence[str]:
@@ -87,9 +87,3 @@ def _step(edit: FeedbackEdit) -> Sequence[str]:
         "; ".join(map(describe_change, edit.repeated[:MAX_CASES])) or UNKNOWN,
         format_gain(edit.validation_change),
     )
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], optional: Sequence[str] = ()) -> None:
-    print_text(title)
-    print_table(columns, rows, optional=optional)
-    print_text()
