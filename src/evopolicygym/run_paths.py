@@ -69,7 +69,7 @@ class RunPaths:
 
 
 FILES: Final = (
-    *("run.json", "ledger.jsonl", "config.toml", ".lock", ".door.json", "agent/python/pyvenv.cfg"),
+    *("run.json", "ledger.jsonl", "config.toml", ".lock", ".door.json", ".reserve", "agent/python/pyvenv.cfg"),
     "logs/model/exchanges.bin",
 )
 FOLDERS: Final = (

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from evopolicygym.gateway.frames import frame
 from evopolicygym.tasks.ids import comparable_id
 
 FILES = ("run.json", "ledger.jsonl", "config.toml")
+LIBRARY = f"agent/python/lib/python{sys.version_info.major}.{sys.version_info.minor}"
+PYTHON = (LIBRARY, f"{LIBRARY}/site-packages", f"{LIBRARY}/site-packages/numpy", "agent/python/bin/python3")
+LOGINS = (".codex/auth.json", ".claude/.credentials.json", ".local/share/opencode/auth.json")
 DEEP = 100_000
 HUGE_BYTES = 8 << 40
 Rng = random.Random
@@ -152,7 +156,7 @@ def planted_link(rng: Rng, run: Path, outside: Path) -> str:
     names = ("logs/judge.log", ".door.json", ".owner.sock", "logs/agent/turn_001.out", "logs/agent/turn_002.out",
              "feedback/.staged-x", "checkpoints/.staged-x", "hidden/heldout.json", "agent/home/.config", "hidden",
              "feedback/submit_001/episodes", "agent/python/bin", "workspace/feedback", "workspace/door.json",
-             "agent/programs/builtin", "agent")  # fmt: skip
+             "agent/programs/builtin", "agent", *PYTHON, "workspace/system", ".reserve")  # fmt: skip
     path = run / rng.choice(names)
     _check_inside(path.parent, run)
     if not path.parent.is_dir():
@@ -160,6 +164,19 @@ def planted_link(rng: Rng, run: Path, outside: Path) -> str:
     _remove(path)
     path.symlink_to(outside / rng.choice(("secret", "folder", "fresh", "run")))
     return f"{path.relative_to(run)} -> {os.readlink(path)}"
+
+
+def planted_login(rng: Rng, run: Path, outside: Path) -> str:
+    """Put a login of somebody else, or a link, into the agent's HOME."""
+    path = run / "agent" / "home" / rng.choice(LOGINS)
+    _check_inside(path.parent, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _remove(path)
+    if rng.random() < 0.3:
+        path.symlink_to(outside / "secret")
+    else:
+        path.write_text('{"token": "planted"}')
+    return str(path.relative_to(run))
 
 
 def other_kind(rng: Rng, run: Path, outside: Path) -> str:
@@ -315,7 +332,7 @@ def numerous(rng: Rng, run: Path, outside: Path) -> str:
 
 
 KINDS: tuple[Callable[[Rng, Path, Path], str], ...] = (
-    *(record_field, ledger_field, ledger_field, ledger_lines, settings, link, planted_link, other_kind),
+    *(record_field, ledger_field, ledger_field, ledger_lines, settings, link, planted_link, planted_login, other_kind),
     *(size, torn, encoding, deep_folders, transcript, checkpoint_name, record_field, record_cases),
     *(suite_folder, recording, numerous, fingerprint, fingerprint),
 )

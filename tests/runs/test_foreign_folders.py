@@ -399,6 +399,28 @@ def test_nothing_is_written_through_a_link(run, tmp_path, name):
     assert {path: path.lstat().st_mtime_ns for path in (outside, *outside.rglob("*"))} == kept
 
 
+@pytest.mark.parametrize("is_link", [False, True])
+def test_no_starter_policy_is_written_through_a_link(tmp_path, is_link):
+    """A folder in which no run has begun yet may be filled by a new one."""
+    (tmp_path / "run" / "workspace").mkdir(parents=True)
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "policy.py").write_text("mine")
+    if is_link:
+        (tmp_path / "run" / "workspace" / "system").symlink_to(tmp_path / "outside")
+    done = command("run", TOY, "--agent", "starter", "--run", tmp_path / "run", "--seeds", "paper", "--budget", "1",
+                   "--validation-cases", "1", "--heldout-cases", "1", "--jobs", "1")  # fmt: skip
+    assert (done.returncode, "is a link" in done.stderr) == ((2, True) if is_link else (0, False)), done.stderr
+    assert (tmp_path / "outside" / "policy.py").read_text() == "mine"
+
+
+def test_a_pipe_in_place_of_the_disk_reserve_is_refused(run):
+    """To open it for writing would wait for ever."""
+    check_run_folder(run)
+    os.mkfifo(run / ".reserve")
+    with pytest.raises(UserError, match=r"\.reserve is neither a file nor a folder"):
+        check_run_folder(run)
+
+
 def test_a_checkpoint_that_is_a_link_is_not_played(run, tmp_path):
     winner = json.loads((run / "run.json").read_text())["outcome"]["checkpoint"]
     (run / "checkpoints" / winner).rename(tmp_path / "elsewhere")

@@ -195,3 +195,16 @@ def test_no_lock_is_made_through_a_link(tmp_path):
     with pytest.raises(OSError), SuiteFolder(tmp_path).locked():
         pass
     assert not (tmp_path / "outside").exists()
+
+
+@pytest.mark.parametrize("name", ["runs", "logs", "superseded"])
+@pytest.mark.parametrize("target", ["outside", "missing"])
+def test_no_folder_of_a_suite_is_used_through_a_link(tmp_path, name, target):
+    (tmp_path / "outside").mkdir()
+    SuiteFolder(tmp_path / "suite").make()
+    assert (tmp_path / "suite" / name).is_dir(), "control"
+    (tmp_path / "suite" / name).rmdir()
+    (tmp_path / "suite" / name).symlink_to(tmp_path / target)
+    with pytest.raises(UserError, match="is a link"):
+        SuiteFolder(tmp_path / "suite").make()
+    assert not (tmp_path / "missing").exists()

@@ -49,10 +49,11 @@ def seed(home: Path, files: Mapping[str, str]) -> None:
 
 
 def copy_credentials(names: Iterable[str], source: Path, home: Path) -> dict[str, bytes]:
-    """Copy the declared login files and return them. An existing one, perhaps renewed by the client, is kept."""
+    """Copy the declared login files and return them. Raises HomeUnusable if HOME has one already: whoever wrote it, at
+    the end of the run it would be taken for a renewed login of the user."""
     logins = {name: (source / name).read_bytes() for name in names if (source / name).is_file()}
     for name, data in logins.items():
-        _write_new(home, name, data)
+        _write_new(home, name, data, keeps_existing=False)
     return logins
 
 
@@ -60,8 +61,9 @@ def return_renewed(name: str, copied: bytes, home: Path, source: Path) -> bool:
     """Copy a login that the client has renewed back to the user's own HOME, and return whether it was. Otherwise the
     user would be logged out: a provider accepts the token that renews a login only once.
 
-    The agent could write to the file, too. So it must be plain and small, JSON of the same form as the one that was
-    copied, and the user's own file must not have changed meanwhile."""
+    ``copied`` is what `copy_credentials` wrote. The agent could write to the file, too. So it must be plain and small,
+    JSON of the same form as the one that was copied, and the user's own file must not have changed meanwhile. Nothing
+    shows whether the client or the agent wrote its values: the residue that docs/security.md names."""
     renewed, target = _read_below(home, name), (source / name).resolve()
     if renewed is None or renewed == copied or not _has_form_of(renewed, copied):
         return False
@@ -135,14 +137,17 @@ def _unlink(name: str, folder: int) -> None:
         os.unlink(name, dir_fd=folder)
 
 
-def _write_new(home: Path, name: str, data: bytes) -> None:
-    """Write a file under a temporary name and rename it, so that a kill leaves no part. An existing file is kept."""
+def _write_new(home: Path, name: str, data: bytes, keeps_existing: bool = True) -> None:
+    """Write a file under a temporary name and rename it, so that a kill leaves no part. An existing file is kept, or
+    makes HOME unusable."""
     path = PurePosixPath(name)
     if not _is_below(path):
         raise UserError(f"{name!r} is not a path below the client's HOME")
     with _folder(home, path.parts[:-1]) as folder:
         if _exists(path.name, folder):
-            return
+            if keeps_existing:
+                return
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), name)
         staged = path.name + UNFINISHED
         _unlink(staged, folder)
         with open(os.open(staged, NEW, 0o600, dir_fd=folder), "wb") as file:

@@ -24,7 +24,7 @@ from evopolicygym.execution.engine import Engine, LocalEngine
 from evopolicygym.execution.ray.cluster import ClusterInfo
 from evopolicygym.execution.ray.engine import RayEngine, ray_engine
 from evopolicygym.execution.slots import Slots, check_jobs
-from evopolicygym.files import write_atomic
+from evopolicygym.files import is_folder, write_atomic
 from evopolicygym.judge import submission
 from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
@@ -155,6 +155,8 @@ def _make_folder(paths: RunPaths) -> None:
         if error.errno in FULL:
             raise
         raise UserError(f"{paths.root} cannot be made: {error.strerror}", folder_names.NEW_FOLDER) from error
+    if not is_folder(paths.root, "workspace/system"):  # the starter policy would be written elsewhere
+        raise UserError(f"{paths.system} is a link, which is not followed", folder_names.NEW_FOLDER)
 
 
 def _resumed(paths: RunPaths, given: dict[str, Any]) -> RunSettings:

@@ -220,8 +220,9 @@ def sweep(parent: Path) -> None:
 
 
 def remove_tree(folder: str | Path) -> None:
-    """Remove a tree, also if its folders are read-only. Of a link, remove the link and not its target."""
-    if os.path.islink(folder):
+    """Remove a tree, also if its folders are read-only, or whatever else has its name. Of a link, remove the link and
+    not its target."""
+    if os.path.islink(folder) or (os.path.exists(folder) and not os.path.isdir(folder)):
         os.unlink(folder)
         return
     for parent, _, _ in os.walk(folder):

@@ -80,8 +80,15 @@ class SuiteFolder:
         return sorted(path.name for path in (self.root / "runs").glob("*") if path.name not in names)
 
     def make(self) -> None:
-        for folder in (self.root, self.root / "runs", self.root / "logs", self.root / SUPERSEDED):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make missing folders. Raise UserError for a link below the suite's folder, through which runs and logs would
+        be written elsewhere: the folder may come from another person."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.root / "runs", self.root / "logs", self.root / SUPERSEDED):
+            if folder.is_symlink():
+                raise UserError(
+                    f"{folder} is a link, which is not followed", "Make it a folder, or link the whole suite."
+                )
+            folder.mkdir(mode=0o700, exist_ok=True)
 
     def supersede(self, name: str) -> None:
         """Move an attempt that has no score out of the way of the next one; it stays as evidence."""

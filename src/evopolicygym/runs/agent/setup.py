@@ -50,13 +50,16 @@ from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentPython, Ag
 from evopolicygym.sandbox.agent.allow_list import parse
 from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
 from evopolicygym.sandbox.agent.visible_files import exposure
-from evopolicygym.sandbox.checkpoints import STAGED, sweep
+from evopolicygym.sandbox.checkpoints import STAGED, remove_tree, sweep
 from evopolicygym.sandbox.runtime import runtime
 
 SHIPPED: Final = "builtin"
 FOLDER: Final = "agent"
 SEED: Final = "EVOPOLICYGYM_SEED"
 BESIDE: Final = "put what it needs into a folder of its own, or add --show PATH (show=)"
+RETURNED_LOGIN: Final = (
+    "it can change its copy of the login, which replaces the user's own at the end (an API key stays in the gateway)"
+)
 LOOPBACK: Final = ("127.0.0.1", "localhost")
 NO_PRICE: Final = (
     "the limit of dollars ends the run only if the client reports its cost. Name the price in a file of prices "
@@ -177,7 +180,7 @@ class AgentSetup:
         }
         achieved = agent_isolation(self.level, self.settings.network)
         shown = tuple(f"{path} is shown to it" for path in self.settings.shown)
-        residues = (*shown, *self._visible_simulators(RunPaths(root)), *achieved.residues)
+        residues = (*shown, *self._returned_logins(), *self._visible_simulators(RunPaths(root)), *achieved.residues)
         isolation = {"level": achieved.level, "network": achieved.network, "residues": residues}
         return {"agent": agent, "agent_isolation": isolation}
 
@@ -206,6 +209,11 @@ class AgentSetup:
             return ()
         installed = self._install_paths(paths)
         return exposure(installed.readable, installed.libraries).residues()
+
+    def _returned_logins(self) -> tuple[str, ...]:
+        """Return a residue if the agent gets a login of the user."""
+        names = [name for name in self.client.credentials if (Path.home() / name).is_file()]
+        return () if model_routes(self.client, self.settings) or not names else (RETURNED_LOGIN,)
 
     def _command_files(self) -> tuple[Path, ...]:
         return install_paths.command_files(self.settings.command)
@@ -252,15 +260,18 @@ class AgentHome:
 
 
 def make_agent_home(paths: RunPaths, client: Client, has_login: bool = True) -> AgentHome:
-    """Make the agent's folders with its logins, if it needs them, and the built-in programs. In a resumed run, keep
-    what is there."""
+    """Make the agent's folders with its logins, if it needs them, its Python and the built-in programs. A resumed run
+    keeps HOME and the temporary folder. Logins in HOME are removed, Python and programs made anew: they may come from
+    another person."""
     root = paths.root / FOLDER
-    folders = {name: root / name for name in ("home", "tmp", "programs", "python")}
+    folders = {name: root / name for name in ("home", "tmp", "programs")}
     for folder in folders.values():
         home.ensure(folder)
     _copy_builtin_agents(folders["programs"] / SHIPPED)
+    for name in client.credentials:
+        home.remove(folders["home"], name)
     logins = home.copy_credentials(client.credentials, Path.home(), folders["home"]) if has_login else {}
-    python = make_python(folders["python"], client.packages)
+    python = make_python(root / "python", client.packages)
     return AgentHome(folders["home"], folders["tmp"], folders["programs"], python, logins)
 
 
@@ -273,10 +284,9 @@ def delete_credentials(paths: RunPaths, client: str) -> None:
 
 def _copy_builtin_agents(target: Path) -> None:
     """Copy the built-in agents: the agent must not see the package itself. The copy gets its name when it is complete,
-    because we may be killed meanwhile, and an existing one is not made again."""
+    because we may be killed meanwhile. An existing one is replaced: it may be anything."""
     sweep(target.parent)
-    if target.exists():
-        return
+    remove_tree(target)
     with (
         as_file(files("evopolicygym.agents") / SHIPPED) as source,
         tempfile.TemporaryDirectory(prefix=STAGED, dir=target.parent) as staged,

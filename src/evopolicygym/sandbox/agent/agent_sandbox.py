@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from evopolicygym.errors import UserError
+from evopolicygym.sandbox.checkpoints import remove_tree
 from evopolicygym.sandbox.package_scan import is_beneath
 from evopolicygym.sandbox.runtime import POLICY_PACKAGES
 
@@ -112,19 +113,22 @@ def _proxy_variables(proxy: str) -> dict[str, str]:
 
 
 def make_python(folder: Path, packages: Iterable[str] = ()) -> AgentPython:
-    """Create the links in ``folder``, or renew them. ``packages``: pure Python packages, by import name."""
-    folder = folder.resolve()
+    """Make ``folder`` anew, with its links: in a resumed run it may come from another person, with links of theirs on
+    the way. ``packages``: pure Python packages, by import name."""
     names = dict.fromkeys([*POLICY_PACKAGES, *packages])
     parts = [part for name in names for part in _package_parts(name)]
     executable = base_executable()
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    remove_tree(folder)
+    folder.mkdir(mode=0o755, parents=True)  # fails if anything was left
+    folder = folder.resolve()
     site = folder / "lib" / version / "site-packages"
     for subfolder in (folder / "bin", site):
-        subfolder.mkdir(mode=0o755, parents=True, exist_ok=True)
+        subfolder.mkdir(mode=0o755, parents=True)
     for name in ("python", "python3", version):
-        _link(folder / "bin" / name, executable)
+        (folder / "bin" / name).symlink_to(executable)
     for part in parts:
-        _link(site / os.path.basename(part), part)
+        (site / os.path.basename(part)).symlink_to(part)
     (folder / "pyvenv.cfg").write_text(
         f"home = {os.path.dirname(executable)}\ninclude-system-site-packages = false\n"
         f"version = {sys.version.split()[0]}\n"
@@ -149,9 +153,3 @@ def _package_parts(name: str) -> list[str]:
 
 def _glob_escape(name: str) -> str:
     return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
-
-
-def _link(link: Path, target: str) -> None:
-    if link.is_symlink():
-        link.unlink()
-    link.symlink_to(target)
