@@ -1,4 +1,4 @@
-"""TOML of other people: parsed in bounded time, and never deeper than a program can follow."""
+"""TOML of other people: parsed in bounded time, never deeper than a program can follow, and no number beyond bounds."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from evopolicygym.agents.prices import load_prices
 from evopolicygym.config import MAX_DEPTH, parse_toml
 from evopolicygym.errors import UserError
 from evopolicygym.runs.settings import RunSettings
+from evopolicygym.suites.file import Suite, plan
 
 PARTS = ("a", "a-1", '"a"', '"\\""', "'\"'", '""', "' '", "a ", " a")
 
@@ -82,3 +83,77 @@ def test_deep_settings_are_refused_in_words(tmp_path):
     (tmp_path / "prices.toml").write_text(f"models.{'.'.join('a' * 3000)} = 1\n")
     with pytest.raises(UserError, match="nested too deeply"):
         load_prices(tmp_path / "prices.toml")
+
+
+HUGE = ("0x" + "F" * 5000, "-9" + "9" * 30, "0o" + "7" * 3000, "0b" + "1" * 64, str(2**63), str(-(2**63) - 1))
+
+
+@pytest.mark.parametrize("number", HUGE)
+def test_integers_beyond_64_bits_are_refused_by_their_key(number):
+    """Hexadecimal ones have no limit of digits, and Python raises ValueError when it writes those."""
+    for text, key in (("budget = {}", "budget"), ("a.b = [1, {{ c = {} }}]", "a.b.c"), ("[[a]]\nb = [[{}]]", "a.b")):
+        with pytest.raises(ValueError, match=f"^{key} is out of range: whole numbers are between") as caught:
+            parse_toml(text.format(number))
+        assert number[3:] not in str(caught.value)
+        assert parse_toml(text.format(2**63 - 1)) and parse_toml(text.format(-(2**63))), "control"
+
+
+@pytest.mark.parametrize("number", ["inf", "-inf", "nan", "1e400"])
+def test_numbers_that_are_not_finite_are_refused_by_their_key(number):
+    with pytest.raises(ValueError, match=r"^agent\.hours is no finite number"):
+        parse_toml(f"agent.hours = {number}")
+    assert parse_toml("agent.hours = 1e308"), "control"
+
+
+def test_a_key_in_a_message_is_short_and_printable():
+    with pytest.raises(ValueError) as caught:
+        parse_toml('"' + "\\u001b" * 10_000 + '" = 0xFFFFFFFFFFFFFFFFFF')
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 1000
+
+
+NUMBERS = ("budget", "jobs", "max_candidates", "unknown", "agent.turns", "agent.hours", "agent.seed", "agent.options.x")
+
+
+@pytest.mark.parametrize("key", NUMBERS)
+@pytest.mark.parametrize("number", ["0x" + "F" * 5000, "nan"])
+def test_settings_with_such_numbers_are_refused_in_words(tmp_path, key, number):
+    """Some were a traceback at once, some in the middle of the run: no float can be compared with them."""
+    agent = 'agent.name = "starter"\n'
+    (tmp_path / "config.toml").write_text(f'task = "core16/acrobot"\n{agent}{key} = {number}\n')
+    with pytest.raises(UserError, match=f"{key} is (out of range|no finite number)"):
+        RunSettings.read(tmp_path)
+    (tmp_path / "config.toml").write_text(f'task = "core16/acrobot"\n{agent}agent.turns = 0x10\n')
+    assert RunSettings.read(tmp_path).agent.turns == 16, "control"
+
+
+@pytest.mark.parametrize("value", ["9" * 400, 10**400, 10**5000, 2**63], ids=("text", "400", "5000", "2**63"))
+def test_whole_numbers_that_come_as_text_or_from_python_have_the_same_bounds(value):
+    """A text is read as a number, too. A float is compared with the limit of turns in the middle of a run."""
+    with pytest.raises(UserError, match=r"agent\.turns: out of range: whole numbers are between"):
+        RunSettings.make(task="core16/acrobot", agent={"name": "starter", "turns": value})
+    for same in ("16", 16):
+        assert RunSettings.make(task="core16/acrobot", agent={"name": "starter", "turns": same}).agent.turns == 16
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", float("inf")])
+def test_limits_are_finite(value):
+    """A run without an end of hours was played, and its record could not be written."""
+    with pytest.raises(UserError, match=r"agent\.hours: Input should be a finite number"):
+        RunSettings.make(task="core16/acrobot", agent={"name": "starter", "hours": value})
+
+
+def test_suites_with_such_numbers_are_refused_in_words(tmp_path):
+    suite = tmp_path / "suite.toml"
+    for number, message in (("0x" + "F" * 5000, "suite.toml is not valid: seed is out of range"), ("0x10", None)):
+        suite.write_text(f'tasks = ["core16/acrobot"]\nseed = {number}\nagents = {{starter = {{}}}}\n')
+        if message is None:
+            assert Suite.read(suite).seed == 16, "control"
+        else:
+            with pytest.raises(UserError, match=message):
+                Suite.read(suite)
+    for override in ("seed=0x" + "F" * 5000, f"seed={10**20}"):
+        with pytest.raises(UserError, match="--set seed: value is out of range"):
+            Suite.read(suite, [override])
+    assert Suite.read(suite, ["seed=3"]).seed == 3, "control"
+    with pytest.raises(UserError, match="seed: out of range"):
+        plan(Suite.read(suite, [f"seed={2**63 - 1}", "repeats=2"]))

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_text_file
+from evopolicygym.printable import one_line
 
 
 def to_toml(values: Mapping[str, Any], comment: str) -> str:
@@ -30,6 +32,10 @@ def _without_empty_tables(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 MAX_DEPTH: Final = 64  # of tables and lists in each other
+LARGEST: Final = 2**63  # TOML requires no more of integers; beyond floats, arithmetic raises OverflowError
+WHOLE_NUMBERS: Final = "whole numbers are between -2^63 and 2^63-1"
+FINITE_NUMBERS: Final = "inf, nan and numbers beyond 1.8e308 are not allowed"
+SHOWN_KEY: Final = 100  # characters of a key in a message
 # Possessive, and never begun at an escaped quote: otherwise the search would take the square of a long string.
 KEY_PART: Final = r"""(?:[\w-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')[ \t]*+"""
 DEEP_KEY: Final = re.compile(rf"(?<![\w\\-]){KEY_PART}(?:\.[ \t]*+{KEY_PART}){{{MAX_DEPTH}}}", re.ASCII)
@@ -37,7 +43,22 @@ SEE = "`evopolicygym docs agents` has every key and a whole example."
 
 
 class StrictModel(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    """A table of settings: known keys alone, and numbers that every program can compute with and show. A text such as
+    "1000" is read as a number, too, so the bounds of TOML are checked again."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _check_integer(cls, value: Any) -> Any:
+        if isinstance(value, int) and not -LARGEST <= value < LARGEST:
+            raise ValueError(f"out of range: {WHOLE_NUMBERS}")
+        return value
+
+
+class NumberOutOfRange(ValueError):
+    """A number in TOML that programs cannot compute with. The message has its key, but not the number: Python refuses
+    to write one of very many digits."""
 
 
 Shape = TypeVar("Shape", bound=StrictModel)
@@ -45,24 +66,41 @@ Shape = TypeVar("Shape", bound=StrictModel)
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Parse TOML. Raises ValueError for everything else, and for tables that are nested too deeply: the time to parse a
-    key grows with the square of its parts, and a file of settings may come from another person."""
+    key grows with the square of its parts, and a file of settings may come from another person. Raises NumberOutOfRange
+    for integers of more than 64 bits (``0x...`` has no limit of digits in Python), and for numbers that are not
+    finite."""
     if DEEP_KEY.search(text):
         raise ValueError(f"nested too deeply: a key of more than {MAX_DEPTH} parts")
     try:
         values = tomllib.loads(text)
     except RecursionError as error:
         raise ValueError(f"nested too deeply: {error}") from error
-    _check_depth(values)
+    _check_values(values)
     return values
 
 
-def _check_depth(values: dict[str, Any]) -> None:
-    layer: list[Any] = [values]
+def _check_values(values: dict[str, Any]) -> None:
+    layer: list[tuple[str, Any]] = [("", values)]
     for _ in range(MAX_DEPTH):
-        tables = [each.values() if isinstance(each, dict) else each for each in layer if isinstance(each, dict | list)]
-        layer = [inner for table in tables for inner in table]
-    if any(isinstance(each, dict | list) for each in layer):
+        layer = [inner for key, value in layer for inner in _inner_values(key, value)]
+        for key, value in layer:
+            _check_number(key, value)
+    if any(isinstance(value, dict | list) for _, value in layer):
         raise ValueError(f"nested too deeply: more than {MAX_DEPTH} tables or lists in each other")
+
+
+def _inner_values(key: str, value: Any) -> Iterable[tuple[str, Any]]:
+    """Return the values in a table or a list, with the key of the table or list that each is in."""
+    if isinstance(value, dict):
+        return ((f"{key[:SHOWN_KEY]}.{name}" if key else name, inner) for name, inner in value.items())
+    return ((key, inner) for inner in value) if isinstance(value, list) else ()
+
+
+def _check_number(key: str, value: Any) -> None:
+    if isinstance(value, int) and not -LARGEST <= value < LARGEST:
+        raise NumberOutOfRange(f"{one_line(key[:SHOWN_KEY])} is out of range: {WHOLE_NUMBERS}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NumberOutOfRange(f"{one_line(key[:SHOWN_KEY])} is no finite number: {FINITE_NUMBERS}")
 
 
 def read_toml(path: Path, file_kind: str, see: str = SEE) -> dict[str, Any]:
@@ -73,6 +111,8 @@ def read_toml(path: Path, file_kind: str, see: str = SEE) -> dict[str, Any]:
         raise UserError(f"cannot read the {file_kind} {path}: {error.strerror}", see) from error
     except UnicodeDecodeError as error:
         raise UserError(f"the {file_kind} {path} is not text: {error}", see) from error
+    except NumberOutOfRange as error:
+        raise UserError(f"the {file_kind} {path} is not valid: {error}", see) from error
     except ValueError as error:
         raise UserError(f"the {file_kind} {path} is not TOML: {error}", see) from error
 

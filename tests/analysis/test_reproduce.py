@@ -140,6 +140,22 @@ def test_invalid_input_files_are_user_errors(tmp_path, suffix, text):
         load(file)
 
 
+def test_counts_beyond_all_bounds_are_refused(tmp_path):
+    """No float can be divided by them."""
+    file, tables = tmp_path / "paper.json", STORED.model_dump()
+    counts = tables["table4"]
+    while "edits" not in counts:
+        counts = next(iter(counts.values()))
+    for edits in (10**400, -1):
+        counts["edits"] = edits
+        file.write_text(json.dumps({"table4": tables["table4"]}))
+        with pytest.raises(UserError, match="edits: Input should be"):
+            load(file)
+    counts["edits"] = 2**52
+    file.write_text(json.dumps({"table4": tables["table4"]}))
+    assert load(file), "control"
+
+
 @pytest.mark.parametrize("table1", [{}, {"core16/acrobot": {"GPT-5.5": 1.0}}])
 def test_a_table_that_lacks_rows_or_entrants_is_refused(table1):
     with pytest.raises(UserError):

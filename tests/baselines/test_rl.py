@@ -192,6 +192,7 @@ FOREIGN: dict[str, Callable[[Path], object]] = {
     "another model": lambda saved: (saved / "model.zip").write_bytes(b""),
     "no replay": lambda saved: (saved / "replay.npz").unlink(),
     "other steps": lambda saved: change(saved, steps=99),
+    "infinitely many steps": lambda saved: change(saved, steps=float("inf")),
     "no signature": lambda saved: change(saved, signature=""),
     "as older versions wrote it": lambda saved: (saved / "rl.json").write_text('{"steps": 100, "episodes": 7}'),
     "a number": lambda saved: (saved / "rl.json").write_text("5"),

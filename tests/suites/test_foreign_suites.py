@@ -15,9 +15,10 @@ import pytest
 from evopolicygym.api.suite import suite_status
 from evopolicygym.errors import UserError
 from evopolicygym.runs.locks import LOCK_FILE
+from evopolicygym.suites import status
 from evopolicygym.suites.file import Suite, plan
 from evopolicygym.suites.folder import SuiteFolder, log_begin, log_failed_start
-from evopolicygym.suites.status import _periods
+from evopolicygym.suites.status import _periods, last_left_out
 
 SAMPLE = Path(__file__).parents[2] / "examples" / "runs" / "acrobot__starter__s0"
 LINKED, WHOLE = "core16-acrobot__starter__s0", "core16-acrobot__nop__s0"
@@ -208,3 +209,54 @@ def test_no_folder_of_a_suite_is_used_through_a_link(tmp_path, name, target):
     with pytest.raises(UserError, match="is a link"):
         SuiteFolder(tmp_path / "suite").make()
     assert not (tmp_path / "missing").exists()
+
+
+@pytest.mark.parametrize("grown", ["ledger", "log", "superseded"])
+def test_runs_beyond_the_total_of_a_status_are_shown_as_not_read(suite, monkeypatch, grown):
+    """Each of 20,000 planned runs could have 128 MiB of ledger and 64 MiB of log."""
+    paths = {
+        "ledger": suite / "runs" / LINKED / "ledger.jsonl",
+        "log": suite / "logs" / f"{LINKED}.log",
+        "superseded": suite / "superseded" / f"{LINKED}__1" / "ledger.jsonl",
+    }
+    path = paths[grown]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "wb") as file:
+        file.truncate(3 << 20)
+    monkeypatch.setattr(status, "MAX_STATUS_BYTES", 4 << 20)
+    assert statuses(suite)[LINKED][0] == "waiting", "control"
+    os.truncate(path, 5 << 20)
+    shown, reason = statuses(suite)[LINKED]
+    assert shown == "failed"
+    assert "not read: its ledgers, record and log have 5.0 MiB, those of the runs before it 0.0 MiB" in reason
+    assert "at most 4 MiB are read" in reason
+
+
+def test_the_files_of_all_planned_runs_count_together(suite, monkeypatch):
+    (suite / "suite.toml").write_text('tasks = ["core16/acrobot"]\nrepeats = 20\n[agents.starter]\n')
+    (suite / "runs" / WHOLE).rename(suite / "runs" / LINKED)
+    for number in range(1, 20):
+        with open(suite / "logs" / f"core16-acrobot__starter__s{number}.log", "wb") as log:
+            log.truncate(1 << 20)
+    monkeypatch.setattr(status, "MAX_STATUS_BYTES", 8 << 20)
+    rows = suite_status(suite).rows
+    assert rows[0].status == "scored", "control"
+    assert [number for number, row in enumerate(rows) if row.status == "failed"] == list(range(8, 20))
+    assert "those of the runs before it 7." in (rows[8].reason or "")
+
+
+def test_a_file_beyond_its_own_bound_takes_nothing_of_the_total(suite):
+    """It is refused unread, so it must not hide the other runs."""
+    (suite / "runs" / LINKED).mkdir()
+    with open(suite / "runs" / LINKED / "ledger.jsonl", "wb") as ledger:
+        ledger.truncate(1 << 40)
+    assert statuses(suite)[LINKED][0] == "failed"
+
+
+def test_a_table_of_very_many_lists_is_not_parsed(suite):
+    """A suite.json of 63 MB took 1.7 GB of memory."""
+    folder = SuiteFolder(suite)
+    row = '{"run":"x","status":"unready","reason":"why"}'
+    for padding, left_out in (("", {"x": "why"}), (",[]" * 2_000_000, {})):
+        folder.table.write_text(f'{{"runs":[{row}],"x":[0{padding}]}}')
+        assert last_left_out(folder) == left_out

@@ -93,13 +93,14 @@ class PreparedSuite:
 
         return estimate(self.planned, self.progress().rows, self.folder.root.parent)
 
-    def progress(self, left_out: Mapping[str, str] = MappingProxyType({})) -> SuiteProgress:
+    def progress(self, left_out: Mapping[str, str] = MappingProxyType({}), at_most: int | None = None) -> SuiteProgress:
         """Return how far each run is, by what its folder says. ``left_out``: runs that cannot be played, with the
-        reasons."""
+        reasons. ``at_most``: bytes that are read for all runs together."""
         from evopolicygym.suites.folder import is_owned
         from evopolicygym.suites.status import SuiteStatus
 
-        status = SuiteStatus(self.folder, self.planned, lambda name: is_owned(self.folder.run(name)), left_out)
+        folder = self.folder
+        status = SuiteStatus(folder, self.planned, lambda name: is_owned(folder.run(name)), left_out, at_most)
         return SuiteProgress(self.suite.name, self.folder.root, tuple(status.rows()))
 
     def runs_for_anchors(self) -> list[Path]:
@@ -286,13 +287,14 @@ def suite_status(folder: PathLike) -> SuiteProgress:
     """
     from evopolicygym.suites.file import Suite, plan
     from evopolicygym.suites.folder import FILE, SuiteFolder
-    from evopolicygym.suites.status import last_left_out
+    from evopolicygym.suites.status import MAX_STATUS_BYTES, last_left_out
 
     suite_folder = SuiteFolder(Path(folder).absolute())
     if suite_folder.file.is_symlink() or not suite_folder.file.exists():
         raise UserError(f"{folder} holds no suite", f"Name the folder of a suite: the one with {FILE}.")
     suite = Suite.read(suite_folder.file)
-    return PreparedSuite(suite, suite_folder, plan(suite, is_trusted=False)).progress(last_left_out(suite_folder))
+    prepared = PreparedSuite(suite, suite_folder, plan(suite, is_trusted=False))
+    return prepared.progress(last_left_out(suite_folder), MAX_STATUS_BYTES)
 
 
 def check_engine(engine: EngineName, jobs: int, ray_address: str | None) -> None:

@@ -174,7 +174,7 @@ def read_facts(saved: Path, sign: Sign) -> dict[str, Any]:
         facts = json.loads(read_file(saved.parent, f"{saved.name}/{FACTS}", 1 << 20))
         counts = {"steps": int(facts["steps"]), "episodes": int(facts["episodes"])}
         own, signature = sign(_digest(saved, counts)), str(facts["signature"])
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, OverflowError):  # int(Infinity)
         counts, own, signature = {}, "", ""
     if not own or not hmac.compare_digest(own.encode(), signature.encode(errors="replace")):
         raise UserError(

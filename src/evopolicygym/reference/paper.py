@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from evopolicygym.config import parse_toml
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_text_file
-from evopolicygym.record_types import RecordModel
+from evopolicygym.record_types import Count, RecordModel
 
 RANDOM: Final = "random"
 BUDGET: Final = 128
@@ -27,8 +27,8 @@ Table = dict[str, dict[str, float]]
 class Edits(RecordModel):
     """Number of edits, and of those that raised the best validation mean so far."""
 
-    edits: int
-    hits: int
+    edits: Count
+    hits: Count
 
 
 class Document(RecordModel):

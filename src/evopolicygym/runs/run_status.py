@@ -14,7 +14,7 @@ from evopolicygym.judge.events import Opened
 from evopolicygym.judge.ledger import MAX_BYTES, LedgerCorrupt, LedgerLine, line_hash, read
 from evopolicygym.judge.state import RunPhase, RunState, fold
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.run_record import ImportedFrom, load
+from evopolicygym.run_record import ImportedFrom, RunRecord, load
 from evopolicygym.runs import record
 from evopolicygym.runs.agent.limits import spending
 from evopolicygym.runs.settings import RunSettings
@@ -38,13 +38,20 @@ def has_begun(run: Path) -> bool:
 
 def has_outcome(root: Path) -> bool:
     """Return whether the run is finished and its record says so: a crash may have come between the two."""
+    return read_outcome(root)[1] is not None
+
+
+def read_outcome(root: Path) -> tuple[RunState, RunRecord | None]:
+    """Return the state, and the record of a run that is finished if the record says so. Both files are read once."""
     lines = _lines(root)
-    if _state(root, lines).phase is not RunPhase.FINISHED:
-        return False
+    state = _state(root, lines)
+    if state.phase is not RunPhase.FINISHED:
+        return state, None
     try:
-        return load(root).ledger_head == line_hash(lines[-1][1])
+        run = load(root)
     except UserError:
-        return False
+        return state, None
+    return state, run if run.ledger_head == line_hash(lines[-1][1]) else None
 
 
 def recorded_settings(root: Path) -> RunSettings:

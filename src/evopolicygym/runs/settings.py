@@ -321,13 +321,22 @@ def _validated(kind: type[Model], values: Mapping[str, Any], called: Mapping[str
         return kind.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
-        given = "" if first["type"] == "missing" else f", not {first['input']!r:.{SHOWN}}"
+        value = _shown(first["input"])
+        given = "" if first["type"] == "missing" else f", not {value}"
         name = ".".join(map(str, first["loc"]))
         shown = called.get(name, name)
         if bound := BOUNDS.get(first["type"]):
             limit = first["ctx"][bound[0]]
-            raise UserError(f"{shown} must be {bound[1]} {limit:.15g} (got: {first['input']!r:.{SHOWN}})") from error
+            raise UserError(f"{shown} must be {bound[1]} {limit:.15g} (got: {value})") from error
         raise UserError(f"{shown}: {first['msg'].removeprefix('Value error, ')}{given}") from error
+
+
+def _shown(value: Any) -> str:
+    """Return a refused value for a message."""
+    try:
+        return repr(value)[:SHOWN]
+    except ValueError:  # Python writes no integer of more than 4,300 digits
+        return "a number of more than 4,300 digits"
 
 
 def flatten(values: Mapping[str, Any], within: str = "") -> dict[str, Any]:

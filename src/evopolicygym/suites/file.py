@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Self
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from evopolicygym import config
-from evopolicygym.config import StrictModel, parse_toml, read_toml, validate
+from evopolicygym.config import NumberOutOfRange, StrictModel, parse_toml, read_toml, validate
 from evopolicygym.errors import UserError
 from evopolicygym.files import real_path
 from evopolicygym.gateway.call_limits import CallLimits
@@ -214,7 +214,7 @@ def _override(data: dict[str, Any], text: str) -> None:
         data = data.setdefault(table, {})
         if not isinstance(data, dict):
             raise UserError(f"--set {text}: {table} is not a table", SEE)
-    data[last] = _value(value.strip())
+    data[last] = _value(name.strip(), value.strip())
 
 
 def _keys(name: str) -> list[str]:
@@ -230,9 +230,11 @@ def _keys(name: str) -> list[str]:
     return keys
 
 
-def _value(text: str) -> Any:
+def _value(name: str, text: str) -> Any:
     try:
         return parse_toml(f"value = {text}")["value"]
+    except NumberOutOfRange as error:
+        raise UserError(f"--set {name}: {error}", SEE) from error
     except ValueError:
         return text
 

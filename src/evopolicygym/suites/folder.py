@@ -65,7 +65,7 @@ class SuiteFolder:
         for path in sorted((self.root / SUPERSEDED).glob("*__[0-9]*")):
             if not path.is_symlink():
                 attempts.setdefault(path.name.rpartition("__")[0], []).append(path)
-                total += _size_of(RunPaths(path).ledger)
+                total += size_of(RunPaths(path).ledger)
         if total > MAX_SUPERSEDED_BYTES:
             raise UserError(
                 f"the ledgers in {self.root / SUPERSEDED} have {total >> 20} MiB; at most "
@@ -252,7 +252,7 @@ def _append(path: Path, line: str) -> None:
         file.write(f"{line}\n".encode(errors="replace"))
 
 
-def _size_of(path: Path) -> int:
+def size_of(path: Path) -> int:
     """Return the size of a file, 0 if it is missing."""
     try:
         return os.lstat(path).st_size

@@ -16,29 +16,32 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+from evopolicygym import run_record
 from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.errors import UserError
-from evopolicygym.files import read_file, write_json
+from evopolicygym.files import read_json_file, write_json
 from evopolicygym.gateway.call_limits import CallTotals
 from evopolicygym.gateway.metering import CALLS_FILE, CallFile
-from evopolicygym.judge import scoring
+from evopolicygym.judge import ledger, scoring
 from evopolicygym.judge.state import Period, RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
-from evopolicygym.run_record import conditions_text, load
+from evopolicygym.run_record import RunRecord, conditions_text
 from evopolicygym.runs.agent.limits import AgentSpending, spending
 from evopolicygym.runs.progress import live_spending
-from evopolicygym.runs.run_status import has_begun, has_outcome, read_state
+from evopolicygym.runs.run_status import has_begun, read_outcome, read_state
 from evopolicygym.suites.file import PlannedRun
-from evopolicygym.suites.folder import Attempt, SuiteFolder, last_attempt, waiting_reason
+from evopolicygym.suites.folder import MAX_LOG_BYTES, Attempt, SuiteFolder, last_attempt, size_of, waiting_reason
 
 VERSION: Final = 1
 MAX_TABLE_BYTES: Final = 64 << 20
+MAX_STATUS_BYTES: Final = 4 << 30  # of ledgers, records and logs together: a whole suite of 20,000 runs has 2 GiB
 PHASES: Final = {
     RunPhase.OPEN: "playing",
     RunPhase.CLOSED: "validating",
     RunPhase.SELECTED: "measuring",
     RunPhase.FINISHED: "finished",
 }
+MIB: Final = 1 << 20
 HIDDEN_SHARE: Final = 0.1  # of a run, for its hidden scoring
 LEAST_DONE: Final = 0.05  # runs; with less there is nothing to estimate from
 
@@ -128,7 +131,16 @@ class SuiteRow:
 
 
 class SuiteStatus:
-    """All rows of a suite. A row is read again only when the files behind it have changed."""
+    """All rows of a suite. A row is read again only when the files behind it have changed.
+
+    Args:
+        folder: Of the suite.
+        planned: Its runs.
+        is_running: Whether a process works on the run of a name.
+        left_out: Runs that cannot be played, with the reasons.
+        at_most: Bytes of ledgers, records and logs that are read in all, for a folder that may come from another
+            person; None is no limit. Runs beyond it are shown as not read.
+    """
 
     def __init__(
         self,
@@ -136,9 +148,10 @@ class SuiteStatus:
         planned: Iterable[PlannedRun],
         is_running: Callable[[str], bool],
         left_out: Mapping[str, str] = MappingProxyType({}),
+        at_most: int | None = None,
     ) -> None:
         self._folder, self._planned, self._is_running = folder, list(planned), is_running
-        self._left_out = left_out
+        self._left_out, self._at_most, self._read_bytes = left_out, at_most, 0
         self._cache: dict[str, tuple[Any, SuiteRow]] = {}
 
     def rows(self) -> list[SuiteRow]:
@@ -152,11 +165,31 @@ class SuiteStatus:
         cached = self._cache.get(planned.name)
         if cached is None or cached[0] != state:
             attempts = (superseded or self._folder.superseded)().get(planned.name, ())
-            row = _read_row(self._folder, planned, is_running, attempts)
+            row = self._read(planned, is_running, attempts)
             if (reason := self._left_out.get(planned.name)) and not row.is_over:
                 row = replace(row, status=SuiteRunStatus.UNREADY, reason=reason)
             cached = self._cache[planned.name] = (state, row)
         return cached[1]
+
+    def _read(self, planned: PlannedRun, is_running: bool, superseded: Sequence[Path]) -> SuiteRow:
+        """Read a row, or return one that says that it was not read."""
+        size = _read_size(RunPaths(self._folder.run(planned.name)), self._folder.log(planned.name), superseded)
+        if self._at_most is not None and self._read_bytes + size > self._at_most:
+            reason = (
+                f"not read: its ledgers, record and log have {size / MIB:,.1f} MiB, those of the runs before it "
+                f"{self._read_bytes / MIB:,.1f} MiB, and at most {self._at_most / MIB:,.0f} MiB are read"
+            )
+            status = SuiteRunStatus.RUNNING if is_running else SuiteRunStatus.FAILED
+            return SuiteRow(**_planned_facts(planned) | {"status": status, "reason": reason})
+        self._read_bytes += size
+        return _read_row(self._folder, planned, is_running, superseded)
+
+
+def _read_size(paths: RunPaths, log: Path, superseded: Iterable[Path]) -> int:
+    """Return how many bytes a row is read from. A file beyond its own bound is refused unread."""
+    bounds = ((paths.ledger, ledger.MAX_BYTES), (paths.record, run_record.MAX_BYTES), (log, MAX_LOG_BYTES))
+    earlier = ((RunPaths(path).ledger, ledger.MAX_BYTES) for path in superseded)
+    return sum(size for path, bound in (*bounds, *earlier) if (size := size_of(path)) <= bound)
 
 
 def status_json(name: str, rows: Iterable[SuiteRow]) -> dict[str, Any]:
@@ -174,7 +207,7 @@ def last_left_out(folder: SuiteFolder) -> dict[str, str]:
     """Return the runs that `suite run --skip-unready` left out last, with the reasons, as suite.json says. The folder
     may come from another person: what is no such row is ignored."""
     try:
-        rows = json.loads(read_file(folder.root, folder.table.name, MAX_TABLE_BYTES))["runs"]
+        rows = json.loads(read_json_file(folder.root, folder.table.name, MAX_TABLE_BYTES))["runs"]
         left_out = {row["run"]: row["reason"] for row in rows if row["status"] == SuiteRunStatus.UNREADY}
     except (OSError, ValueError, LookupError, TypeError, RecursionError):
         return {}
@@ -195,18 +228,9 @@ def _modified(path: os.PathLike[str]) -> tuple[int, int]:
 
 def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool, superseded: Sequence[Path]) -> SuiteRow:
     root, attempt = folder.run(planned.name), last_attempt(folder.log(planned.name))
-    settings, agent = planned.settings, planned.settings.agent
-    assert agent is not None
-    wasted = [_wasted(path) for path in superseded]
-    facts: dict[str, Any] = {
-        "run": planned.name,
-        "task": planned.task.id,
-        "agent": planned.agent,
-        "model": agent.model,
-        "seed": agent.seed,
-        "budget": settings.budget,
-        "conditions": conditions_text(settings.text, settings.variant, settings.own_models, settings.feedback),
-        "attempts": len(superseded) + has_begun(root),
+    wasted, is_begun = [_wasted(path) for path in superseded], has_begun(root)
+    facts = _planned_facts(planned) | {
+        "attempts": len(superseded) + is_begun,
         "periods": _periods((), attempt.starts if attempt else (), is_running),
         "wasted_tokens": sum(attempt.tokens or 0.0 for attempt in wasted),
         "wasted_dollars": sum(attempt.dollars or 0.0 for attempt in wasted),
@@ -217,16 +241,31 @@ def _read_row(folder: SuiteFolder, planned: PlannedRun, is_running: bool, supers
     elif attempt and attempt.gave_up:
         facts |= {"status": SuiteRunStatus.FAILED, "reason": attempt.reason}
     else:
-        status = SuiteRunStatus.INTERRUPTED if has_begun(root) else SuiteRunStatus.WAITING
+        status = SuiteRunStatus.INTERRUPTED if is_begun else SuiteRunStatus.WAITING
         facts |= {"status": status, "reason": attempt and attempt.reason}
     if root.is_symlink():
         facts |= {"status": SuiteRunStatus.FAILED, "reason": "its folder is a link, which is not followed"}
-    elif has_begun(root):
+    elif is_begun:
         try:
             facts |= _progress(root, is_running, attempt)
         except UserError as error:
             facts |= {"status": SuiteRunStatus.FAILED, "reason": error.message}
     return SuiteRow(**facts)
+
+
+def _planned_facts(planned: PlannedRun) -> dict[str, Any]:
+    """Return the columns that follow from the suite's file alone."""
+    settings, agent = planned.settings, planned.settings.agent
+    assert agent is not None
+    return {
+        "run": planned.name,
+        "task": planned.task.id,
+        "agent": planned.agent,
+        "model": agent.model,
+        "seed": agent.seed,
+        "budget": settings.budget,
+        "conditions": conditions_text(settings.text, settings.variant, settings.own_models, settings.feedback),
+    }
 
 
 @cache
@@ -240,7 +279,7 @@ def _wasted(attempt: Path) -> AgentSpending:
 
 def _progress(root: Path, is_running: bool, attempt: Attempt | None) -> dict[str, Any]:
     """Return the columns of a run that has begun."""
-    state = read_state(root)
+    state, run = read_outcome(root)
     assert state.opened is not None
     judged = [submission.judged for submission in state.submissions.values()]
     means = [verdict.tally.mean for verdict in judged if verdict and verdict.tally]
@@ -263,7 +302,7 @@ def _progress(root: Path, is_running: bool, attempt: Attempt | None) -> dict[str
         text = f"{state.suspended.reason}: {state.suspended.text}" if state.suspended.text else state.suspended.reason
         tries = f" (started {attempt.number} times)" if attempt and attempt.number > 1 else ""
         facts |= {"status": SuiteRunStatus.SUSPENDED, "reason": f"{text}{tries}"}
-    return facts | (_outcome(root, state) if has_outcome(root) else {})
+    return facts | (_outcome(run, state) if run else {})
 
 
 def _periods(owned: Sequence[Period], starts: Sequence[float], is_running: bool) -> tuple[WorkPeriod, ...]:
@@ -282,8 +321,8 @@ def _periods(owned: Sequence[Period], starts: Sequence[float], is_running: bool)
     return (*periods, (starts[-1], None)) if is_running and starts else tuple(periods)
 
 
-def _outcome(root: Path, state: RunState) -> dict[str, Any]:
-    scored = run_score(load(root))
+def _outcome(run: RunRecord, state: RunState) -> dict[str, Any]:
+    scored = run_score(run)
     if scored.missing:
         return {"status": SuiteRunStatus.MISSING, "reason": scored.missing}
     closed = state.closed.reason if state.closed else None
