@@ -24,8 +24,9 @@ from mutants import mutate
 HERE = Path(__file__).parent
 CANARY = "a-secret-canary-of-the-reader"
 CODES = (0, 1, 2, 3, 4)
-STOPPED = 143
+REFUSED, STOPPED = 2, 143
 READING = tuple("verify report analyze leaderboard compare load_runs suite import transcript tail".split())
+COLLECTIONS = ("report", "analyze", "leaderboard", "load_runs")  # a run that cannot be read is left out of them
 OWNING = ("score", "score-all", "finish", "serve", "resume")
 MEMORY = 4 << 30
 CPU_S, WALL_S = 120, 600
@@ -123,6 +124,8 @@ class Fuzzer:
             yield f"{name} ended with {ended}: {err.read_text(errors='replace')[-1500:]}"
         if CANARY in shown:
             yield f"{name} shows the canary"
+        if name in COLLECTIONS and ended["code"] == REFUSED:
+            yield f"{name} shows nothing of the intact run beside the mutant: {err.read_text(errors='replace')[-500:]}"
         if name in READING:
             if self._has_changed(run):
                 yield f"{name} has changed the run"

@@ -106,8 +106,41 @@ def ledger_lines(rng: Rng, run: Path, outside: Path) -> str:
 
 def settings(rng: Rng, run: Path, outside: Path) -> str:
     """Change config.toml; in half of the cases change the hash in the ledger, too."""
+    return _set(rng, run, rng.choice(_settings(outside)))
+
+
+def number(rng: Rng, run: Path, outside: Path) -> str:
+    """Set a number of the settings, or of the suite's file, to an integer beyond 64 bits: hexadecimal, octal and binary
+    ones have no limit of digits in Python. A text of digits is read as a number, too."""
+    digits = rng.choice((30, 320, 4000, 5000, 5000))  # Python writes 4,300 decimal ones
+    hexadecimal, octal, binary = "0x" + "F" * digits, "0o" + "7" * digits, "0b" + "1" * digits
+    long = (hexadecimal, hexadecimal, hexadecimal, octal, octal, binary, f'"{"9" * digits}"')
+    written = rng.choice((*long, rng.choice((str(2**63), str(-(2**63) - 1), "inf", "nan", "1e400", '"inf"'))))
+    if rng.random() < 0.7:
+        return _set(rng, run, f"{rng.choice(NUMBERS)} = {written}")
+    key = rng.choice(SUITE_NUMBERS)
+    suite = run.parent.parent / "suite.toml"
+    lines = [line for line in _text(suite).splitlines() if not line.startswith(f"{key} = ")]
+    suite.write_text("\n".join((f"{key} = {written}", *lines)) + "\n")
+    return f"suite {key} = {written[:20]} of {len(written)}"
+
+
+NUMBERS = (
+    *("budget", "jobs", "max_candidates", "validation_cases", "heldout_cases", "name", "stock", "unknown", "task"),
+    *("agent.turns", "agent.hours", "agent.tokens", "agent.dollars", "agent.requests", "agent.retries", "agent.seed"),
+    *("agent.silent_minutes", "agent.patience_minutes", "agent.replay_speed", "agent.name", "agent.model"),
+)
+
+SUITE_NUMBERS = (
+    *("seed", "seed", "seed", "repeats", "name", "unknown", "defaults.budget", "splits.heldout_cases", "cap.tokens"),
+    *("cap.dollars", "limits.turns", "limits.hours", "calls.per_minute", "agents.starter.turns"),
+    *("agents.starter.seed", "agents.starter.options.x"),
+)
+
+
+def _set(rng: Rng, run: Path, said: str) -> str:
+    """Set a line of config.toml."""
     lines = _text(run / "config.toml").splitlines()
-    said = rng.choice(_settings(outside))
     name, _, table = said.partition(" = ")[0].rpartition(".")[::-1]
     start = lines.index("[agent]") if table and "[agent]" in lines else 0
     lines = [line for line in lines if not line.startswith(f"{name} = ")]
@@ -316,6 +349,96 @@ def recording(rng: Rng, run: Path, outside: Path) -> str:
     return f"{said}, body of {len(body)}"
 
 
+def deep_call(rng: Rng, run: Path, outside: Path) -> str:
+    """Record calls of a tool whose arguments are nested almost too deep for a parser, as text or as values. Few depths
+    are read by one program and too deep for the next one, so there is a call for each."""
+    first, api = rng.randint(900, 960), rng.choice(("openai-chat", "openai-chat", "anthropic-messages"))
+    asked = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hello"}]}).encode()
+    written = b""
+    for number, depth in enumerate(range(first, first + 40)):
+        answer = _deep_answer(api, '{"x":' + "[" * depth + "]" * depth + "}").encode()
+        head = {"kind": "exchange", "number": number + 1, "turn": 1, "api": api, "method": "POST", "target": "/v1",
+                "request_headers": [], "request_body": [2 * number, 1], "status": 200, "response_headers": [],
+                "response_body": [2 * number + 1, 1], "is_complete": True, "started_at": 1.0, "first_byte_s": 1.0,
+                "duration_s": 1.0, "first": 2 * number, "sizes": [len(asked), len(answer)]}  # fmt: skip
+        written += frame(_dump(head).encode() + b"\n" + asked + answer)
+    path = run / "logs" / "model" / "exchanges.bin"
+    _check_inside(path, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(written)
+    return f"{api}, {first} deep and more"
+
+
+def _deep_answer(api: str, arguments: str) -> str:
+    if api == "anthropic-messages":
+        content = [{"type": "tool_use", "id": "c1", "name": "f", "input": "@"}]
+        facts: Any = {"id": "x", "type": "message", "role": "assistant", "content": content}
+        return json.dumps(facts).replace('"@"', arguments)
+    calls = [{"id": "c1", "function": {"name": "f", "arguments": arguments}}]
+    return json.dumps({"choices": [{"message": {"role": "assistant", "content": "hi", "tool_calls": calls}}]})
+
+
+def call_file(rng: Rng, run: Path, outside: Path) -> str:
+    """Write the list of calls to the model with wrong types, or with very many lines."""
+    call: Any = {"number": 1, "turn": 1, "api": "openai-chat", "status": 200, "is_complete": True, "model": "m",
+                 "usage": {"fresh_input": 1, "output": 1, "cost_usd": 0.1, "requests": 1}, "first_byte_s": 0.1,
+                 "duration_s": 0.2}  # fmt: skip
+    how = rng.choice(("type", "type", "change", "newlines", "deep", "many"))
+    if how == "type":
+        name = rng.choice(sorted(call))
+        call[name] = str(call[name])
+    said = _change(rng, call, outside) if how == "change" else how
+    text = {"newlines": "\n" * (2 << 20), "deep": "[" * DEEP, "many": f"{_dump(call)}\n" * 20_000}
+    path = run / "logs" / "agent" / "model_calls.jsonl"
+    _check_inside(path, run)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text.get(how, f"{_dump(call)}\n"), errors="surrogatepass")
+    return said
+
+
+def odd_name(rng: Rng, run: Path, outside: Path) -> str:
+    """Add a file or a folder whose name is not UTF-8; in half of the cases the record says nothing of the code, so that
+    it is read from the checkpoints."""
+    checkpoints = sorted((run / "checkpoints").glob("*"))
+    places = [*checkpoints, run / "workspace" / "system", run / "workspace", run / "feedback" / "submit_001",
+              run / "checkpoints", run / "logs" / "agent", run]  # fmt: skip
+    folder = rng.choice(checkpoints if checkpoints and rng.random() < 0.5 else places)
+    _check_inside(folder, run)
+    folder.mkdir(parents=True, exist_ok=True)
+    os.chmod(folder, 0o755)
+    others = (b"policy\xe9.py", b"\xff.json", b"\xc3(", b"\xed\xa0\x80.npz", b"turn_001.out\xff")
+    name = b"\xff.py" if rng.random() < 0.5 else rng.choice(others)
+    path = os.fsencode(folder) + b"/" + name
+    if kind := rng.choice(("folder", "", "")):
+        os.mkdir(path)
+        path += b"/" + name
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o644))
+    said = f"{name!r} {kind} in {folder.relative_to(run)}"
+    if rng.random() < 0.5:
+        return said
+    facts = json.loads(_text(run / "run.json"))
+    for made in facts["checkpoints"]:
+        made["code"] = None
+    (run / "run.json").write_text(_dump(facts))
+    return f"{said}, no code"
+
+
+def sparse_suite(rng: Rng, run: Path, outside: Path) -> str:
+    """Plan many runs whose ledgers and logs are large, but take no place on the disk."""
+    suite, repeats = run.parent.parent, rng.choice((3, 30, 600))
+    task, agent, _ = run.name.split("__")
+    (suite / "suite.toml").write_text(f"repeats = {repeats}\n" + _text(suite / "suite.toml"))
+    made = rng.choice(("ledger", "log", "superseded"))
+    for repeat in range(1, repeats):
+        name = f"{task}__{agent}__s{repeat}"
+        path = {"ledger": suite / "runs" / name / "ledger.jsonl", "log": suite / "logs" / f"{name}.log",
+                "superseded": suite / "superseded" / f"{name}__1" / "ledger.jsonl"}[made]  # fmt: skip
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.truncate(path, rng.choice((64 << 20, 64 << 20, 128 << 20)))
+    return f"{repeats} runs, {made}"
+
+
 def numerous(rng: Rng, run: Path, outside: Path) -> str:
     """Repeat a line of the ledger, or the submissions of the record, very often."""
     number = rng.choice((300, 300, 300, 3000))
@@ -335,6 +458,7 @@ KINDS: tuple[Callable[[Rng, Path, Path], str], ...] = (
     *(record_field, ledger_field, ledger_field, ledger_lines, settings, link, planted_link, planted_login, other_kind),
     *(size, torn, encoding, deep_folders, transcript, checkpoint_name, record_field, record_cases),
     *(suite_folder, recording, numerous, fingerprint, fingerprint),
+    *(number, number, deep_call, call_file, odd_name, sparse_suite),
 )
 
 
