@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import pytest
@@ -96,6 +97,16 @@ def test_integers_beyond_64_bits_are_refused_by_their_key(number):
             parse_toml(text.format(number))
         assert number[3:] not in str(caught.value)
         assert parse_toml(text.format(2**63 - 1)) and parse_toml(text.format(-(2**63))), "control"
+
+
+def test_a_table_may_have_infinite_numbers_where_that_is_said():
+    """`healthy_z_range = [0.7, inf]` is the default of an environment of Gymnasium."""
+    assert (
+        parse_toml("[env_options]\nrange = [0.7, inf]", infinite="env_options")["env_options"]["range"][1] == math.inf
+    )
+    for text in ("[env_options]\nrange = [nan]", "hours = inf", "[env_options_2]\nx = inf"):
+        with pytest.raises(ValueError, match="is no finite number"):
+            parse_toml(text, infinite="env_options")
 
 
 @pytest.mark.parametrize("number", ["inf", "-inf", "nan", "1e400"])

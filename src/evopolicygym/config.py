@@ -64,27 +64,27 @@ class NumberOutOfRange(ValueError):
 Shape = TypeVar("Shape", bound=StrictModel)
 
 
-def parse_toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str, infinite: str = "") -> dict[str, Any]:
     """Parse TOML. Raises ValueError for everything else, and for tables that are nested too deeply: the time to parse a
     key grows with the square of its parts, and a file of settings may come from another person. Raises NumberOutOfRange
     for integers of more than 64 bits (``0x...`` has no limit of digits in Python), and for numbers that are not
-    finite."""
+    finite, but for ``inf`` in the table ``infinite``."""
     if DEEP_KEY.search(text):
         raise ValueError(f"nested too deeply: a key of more than {MAX_DEPTH} parts")
     try:
         values = tomllib.loads(text)
     except RecursionError as error:
         raise ValueError(f"nested too deeply: {error}") from error
-    _check_values(values)
+    _check_values(values, infinite)
     return values
 
 
-def _check_values(values: dict[str, Any]) -> None:
+def _check_values(values: dict[str, Any], infinite: str) -> None:
     layer: list[tuple[str, Any]] = [("", values)]
     for _ in range(MAX_DEPTH):
         layer = [inner for key, value in layer for inner in _inner_values(key, value)]
         for key, value in layer:
-            _check_number(key, value)
+            _check_number(key, value, bool(infinite) and key.startswith(f"{infinite}."))
     if any(isinstance(value, dict | list) for _, value in layer):
         raise ValueError(f"nested too deeply: more than {MAX_DEPTH} tables or lists in each other")
 
@@ -96,10 +96,10 @@ def _inner_values(key: str, value: Any) -> Iterable[tuple[str, Any]]:
     return ((key, inner) for inner in value) if isinstance(value, list) else ()
 
 
-def _check_number(key: str, value: Any) -> None:
+def _check_number(key: str, value: Any, may_be_infinite: bool) -> None:
     if isinstance(value, int) and not -LARGEST <= value < LARGEST:
         raise NumberOutOfRange(f"{one_line(key[:SHOWN_KEY])} is out of range: {WHOLE_NUMBERS}")
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float) and not (math.isfinite(value) or (may_be_infinite and math.isinf(value))):
         raise NumberOutOfRange(f"{one_line(key[:SHOWN_KEY])} is no finite number: {FINITE_NUMBERS}")
 
 

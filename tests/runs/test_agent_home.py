@@ -95,7 +95,7 @@ def test_logins_in_a_run_folder_are_removed_before_those_of_the_user_are_copied(
     for plant in (lambda: planted.write_text('{"token": 1}'), lambda: planted.symlink_to(tmp_path / "outside")):
         plant()
         logins = make_agent_home(paths, codex, has_login).logins
-        assert logins == ({LOGIN: b"{}"} if has_login else {})
+        assert logins == {}, "nothing is copied back from a folder that was not made here"
         assert planted.read_bytes() == b"{}" if has_login else not planted.is_symlink() and not planted.exists()
         planted.unlink(missing_ok=True)
     assert (tmp_path / "outside").read_text() == "outside"
@@ -109,3 +109,33 @@ def test_a_home_in_which_something_else_is_in_place_of_a_login_is_not_used(tmp_p
     (paths.root / "agent" / "home" / LOGIN).mkdir(parents=True)
     with pytest.raises(home.HomeUnusable, match="File exists"):
         make_agent_home(paths, codex)
+
+
+def test_a_login_that_was_renewed_before_a_kill_is_copied_back(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    paths, codex, login = RunPaths(tmp_path / "run"), definitions.load("codex"), tmp_path / "user" / LOGIN
+    login.parent.mkdir(parents=True)
+    login.write_text('{"token": "first"}')
+    copy = make_agent_home(paths, codex).home / LOGIN
+    copy.write_text('{"token": "second"}')  # the client renewed it, and the judge was killed
+    assert make_agent_home(paths, codex).logins == {LOGIN: b'{"token": "second"}'} == {LOGIN: login.read_bytes()}
+    shutil.copytree(paths.root, tmp_path / "sent", symlinks=True)
+    copy.write_text('{"token": "third"}')
+    delete_credentials(paths, "codex")  # `finish` after another kill
+    assert login.read_text() == '{"token": "third"}' and not copy.exists()
+    for other in (paths, RunPaths(tmp_path / "sent")):  # finished, or sent by another person
+        (other.root / "agent" / "home" / LOGIN).write_text('{"token": "planted"}')
+        make_agent_home(other, codex)
+        delete_credentials(other, "codex")
+        assert login.read_text() == '{"token": "third"}'
+
+
+def test_a_login_that_the_user_renewed_meanwhile_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    paths, codex, login = RunPaths(tmp_path / "run"), definitions.load("codex"), tmp_path / "user" / LOGIN
+    login.parent.mkdir(parents=True)
+    login.write_text('{"token": "first"}')
+    (make_agent_home(paths, codex).home / LOGIN).write_text('{"token": "of the run"}')
+    login.write_text('{"token": "of the user"}')
+    make_agent_home(paths, codex)
+    assert login.read_text() == '{"token": "of the user"}'

@@ -1,5 +1,5 @@
 """A login that a client renews in its sandbox replaces the user's own, unless something else was written there, or the
-run folder brought it along."""
+run folder comes from another person."""
 
 from __future__ import annotations
 
@@ -66,12 +66,16 @@ def test_a_login_that_a_run_folder_brings_is_not_copied_back(tmp_path):
     planted = tmp_path / "brought/agent/home/.renewer/login.json"
     planted.parent.mkdir(exist_ok=True)
     planted.write_text(json.dumps(LOGIN | {"oauth": LOGIN["oauth"] | {"token": "of the author"}}))
-    for name, write, expected in (("user", "", LOGIN), ("control", CASES["renewed"][0], RENEWED)):
-        login, run = user_login(tmp_path / name), tmp_path / f"run-{name}"
+    program = tmp_path / "brought/agent/programs/sitecustomize.py"  # it would run before each Python of the agent
+    program.write_text(f"open({str(tmp_path / 'run/agent/home/ran')!r}, 'w')")
+    for name, write in (("user", ""), ("renewed", CASES["renewed"][0])):
+        login, run = user_login(tmp_path / name), tmp_path / "run"
         shutil.copytree(tmp_path / "brought", run, symlinks=True)
         done = play(tmp_path, name, write, "toys:Toy-v0", "--resume", str(run), "--no-anchors")
-        assert json.loads(login.read_text()) == expected
-        assert ("was replaced" in done.stderr) == (expected == RENEWED)
+        assert json.loads(login.read_text()) == LOGIN and "was replaced" not in done.stderr
+        assert "~/.renewer/login.json will not be replaced if the run renews it" in done.stderr
+        assert not (run / "agent/home/ran").exists() and not (run / "agent/programs/sitecustomize.py").exists()
+        shutil.rmtree(run)
 
 
 def user_login(home: Path) -> Path:

@@ -155,6 +155,15 @@ def test_superseded_attempts_are_listed_once_for_all_runs(suite, monkeypatch):
     assert rows[LINKED].attempts == 1 and rows[WHOLE].attempts == 1 and len(looks) == 1
 
 
+def test_an_attempt_is_moved_beside_what_is_there(suite):
+    """It ended in an error, again and again, where an earlier one had been moved away, or a link had the next name."""
+    (suite / "superseded").mkdir()
+    (suite / "superseded" / f"{WHOLE}__1").symlink_to("nowhere")
+    shutil.copytree(SAMPLE, suite / "superseded" / f"{WHOLE}__3")
+    SuiteFolder(suite).supersede(WHOLE)
+    assert (suite / "superseded" / f"{WHOLE}__2" / "run.json").exists()
+
+
 def test_more_superseded_attempts_than_a_suite_leaves_are_not_read(suite):
     """Each of 100,000 sparse ledgers took half a second."""
     for number in range(9):

@@ -79,10 +79,11 @@ class CallUnderWay:
         if self._reader:
             self._reader.end()
         call, self._duration_s = self.request, self._seconds()
-        model = self._reader.model if self._reader else None
+        served = self._reader.model if self._reader else None
+        model = served or apis.requested_model(call.api, call.target, self._request_body(MODEL_BYTES))
         return ModelCall(
             self.number, self.turn, call.api, self.status, self.is_complete,
-            model or apis.requested_model(call.api, call.target, self._request_body(MODEL_BYTES)),
+            model and model.encode(errors="replace").decode(),  # the agent may ask for half of a surrogate pair
             self._reader.usage if self._reader else None,
             round(self._first_byte_s, 4), round(self._duration_s, 4), self.attempts, round(self.waited_s, 4),
             self.is_troubled, self.is_given_up,

@@ -6,6 +6,7 @@ call, and a resumed run continues to count where the last one ended.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import statistics
@@ -224,7 +225,9 @@ def _read_calls(path: Path) -> list[ModelCall]:
     """Read the calls of an earlier process. Lines that are no calls are left out, such as a last one that was cut."""
     try:
         with open_file(path.parent, path.name, MAX_FILE_BYTES) as file:
-            lines = list(islice(file, MAX_CALLS))
+            lines = list(islice(file, MAX_CALLS + 1))
+        if len(lines) > MAX_CALLS:
+            raise OSError(errno.EFBIG, f"it has more than {MAX_CALLS:,} lines", str(path))
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -241,13 +244,10 @@ def _read_calls(path: Path) -> list[ModelCall]:
 assert set(TOKENS) <= set(AMOUNTS)
 
 
-CALL_DECODER: Final = msgspec.json.Decoder(ModelCall)
-
-
 def _parse_call(line: bytes) -> ModelCall | None:
     """Return the call that a line says; None if it says anything else, or has numbers that are not believed."""
     try:
-        call = CALL_DECODER.decode(line)
+        call = msgspec.convert(json.loads(line), ModelCall)  # msgspec's own parser refuses half a surrogate pair
     except (ValueError, RecursionError):  # msgspec's errors are ValueErrors
         return None
     values = [*vars(call).values(), *(vars(call.usage).values() if call.usage else ())]

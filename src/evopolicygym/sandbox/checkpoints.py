@@ -225,9 +225,13 @@ def remove_tree(folder: str | Path) -> None:
     if os.path.islink(folder) or (os.path.exists(folder) and not os.path.isdir(folder)):
         os.unlink(folder)
         return
-    for parent, _, _ in os.walk(folder):
-        with suppress(FileNotFoundError):
-            os.chmod(parent, 0o755)
+    with suppress(OSError):
+        os.chmod(folder, 0o755)
+    for parent, inner, _ in os.walk(folder):  # which looks into a folder after it has listed the one around it
+        for name in inner:
+            if not os.path.islink(path := os.path.join(parent, name)):
+                with suppress(OSError):
+                    os.chmod(path, 0o755)
     with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
         return

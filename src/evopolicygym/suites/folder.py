@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import IO, Final
 
@@ -92,8 +93,8 @@ class SuiteFolder:
 
     def supersede(self, name: str) -> None:
         """Move an attempt that has no score out of the way of the next one; it stays as evidence."""
-        number = len(self.superseded().get(name, ())) + 1
-        os.rename(self.run(name), self.root / SUPERSEDED / f"{name}__{number}")
+        names = (self.root / SUPERSEDED / f"{name}__{number}" for number in count(1))
+        os.rename(self.run(name), next(path for path in names if not os.path.lexists(path)))
 
     @contextmanager
     def locked(self) -> Iterator[None]:

@@ -91,7 +91,7 @@ def load_task_file(path: Path) -> Task:
 def parse_task(text: str, task_id: str, where: str = "") -> Task:
     """Return the task of a TOML text. ``where`` is the file's name, for error messages."""
     try:
-        data: dict[str, Any] = parse_toml(text)
+        data: dict[str, Any] = parse_toml(text, infinite="env_options")  # a bound that does not bind
         if isinstance(value := data.get("failure_return"), int | float) and not isinstance(value, bool):
             data["failure_return"] = {"value": value, "derivation": NO_DERIVATION}
         _check_table(data, Task)

@@ -27,8 +27,8 @@ from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedRe
 from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import TEMPORARY, UserError
-from evopolicygym.judge.shortage import to_stderr
 from evopolicygym.runs.agent.limits import TurnProgress
+from evopolicygym.runs.agent.logins import return_logins
 from evopolicygym.runs.agent.output import (
     STDERR_LIMIT,
     STDOUT_LIMIT,
@@ -95,12 +95,8 @@ class AgentCommand:
 
     def delete_credentials(self) -> None:
         """Delete copied logins: a record must not hold them. A resumed run copies them again. One that was renewed
-        replaces the user's own, which is reported."""
-        for name, copied in self.logins.items():
-            if home.return_renewed(name, copied, self.home, Path.home()):
-                text = f"~/{name} was replaced: the run changed its copy, as when {self.client.title} renews its login"
-                log.info("%s", text)
-                to_stderr(text)
+        replaces the user's own."""
+        return_logins(self.home, self.client, self.logins)
         for name in self.client.credentials:
             home.remove(self.home, name)
 

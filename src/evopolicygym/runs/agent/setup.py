@@ -43,6 +43,7 @@ from evopolicygym.runs.agent.gateway import (
     with_recorded_address,
 )
 from evopolicygym.runs.agent.install_paths import InstallPaths, find_install_paths, node_interpreter
+from evopolicygym.runs.agent.logins import copy_logins, end_logins
 from evopolicygym.runs.agent.process import AgentCommand, AgentRunner, CliAgent, JsonLinesAgent
 from evopolicygym.runs.agent.shell_variables import check_shell, shell_note
 from evopolicygym.runs.settings import AgentSettings
@@ -50,7 +51,7 @@ from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentPython, Ag
 from evopolicygym.sandbox.agent.allow_list import parse
 from evopolicygym.sandbox.agent.levels import agent_isolation, best_level
 from evopolicygym.sandbox.agent.visible_files import exposure
-from evopolicygym.sandbox.checkpoints import STAGED, remove_tree, sweep
+from evopolicygym.sandbox.checkpoints import STAGED, remove_tree
 from evopolicygym.sandbox.runtime import runtime
 
 SHIPPED: Final = "builtin"
@@ -261,16 +262,16 @@ class AgentHome:
 
 def make_agent_home(paths: RunPaths, client: Client, has_login: bool = True) -> AgentHome:
     """Make the agent's folders with its logins, if it needs them, its Python and the built-in programs. A resumed run
-    keeps HOME and the temporary folder. Logins in HOME are removed, Python and programs made anew: they may come from
-    another person."""
+    keeps HOME and the temporary folder. Logins, Python and programs are made anew: they may come from another
+    person."""
     root = paths.root / FOLDER
     folders = {name: root / name for name in ("home", "tmp", "programs")}
+    is_new = not os.path.lexists(folders["home"])
+    remove_tree(folders["programs"])
     for folder in folders.values():
         home.ensure(folder)
     _copy_builtin_agents(folders["programs"] / SHIPPED)
-    for name in client.credentials:
-        home.remove(folders["home"], name)
-    logins = home.copy_credentials(client.credentials, Path.home(), folders["home"]) if has_login else {}
+    logins = copy_logins(folders["home"], client, is_new, has_login)
     python = make_python(root / "python", client.packages)
     return AgentHome(folders["home"], folders["tmp"], folders["programs"], python, logins)
 
@@ -278,15 +279,12 @@ def make_agent_home(paths: RunPaths, client: Client, has_login: bool = True) -> 
 def delete_credentials(paths: RunPaths, client: str) -> None:
     """Delete copied credentials of a finished run; the agent process may have been killed before it did."""
     with suppress(UserError):  # the user's own definition of the client may be gone
-        for name in definitions.load(client).credentials:
-            home.remove(paths.root / FOLDER / "home", name)
+        end_logins(paths.root / FOLDER / "home", definitions.load(client))
 
 
 def _copy_builtin_agents(target: Path) -> None:
     """Copy the built-in agents: the agent must not see the package itself. The copy gets its name when it is complete,
-    because we may be killed meanwhile. An existing one is replaced: it may be anything."""
-    sweep(target.parent)
-    remove_tree(target)
+    because we may be killed meanwhile."""
     with (
         as_file(files("evopolicygym.agents") / SHIPPED) as source,
         tempfile.TemporaryDirectory(prefix=STAGED, dir=target.parent) as staged,
