@@ -5,6 +5,7 @@ For reading untrusted files: if they take too much, the child dies and not the j
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import subprocess
@@ -18,7 +19,7 @@ PACKAGE_ROOT: Final = str(Path(__file__).resolve().parents[2])
 # Isolated and without site: no code from the environment, the current folder or installed packages runs first.
 FLAGS: Final = ("-I", "-S", "-B")
 CODE: Final = (
-    "import sys; sys.path.append(sys.argv[1]); from importlib import import_module; "
+    "import os, sys; sys.path += sys.argv[1].split(os.pathsep); from importlib import import_module; "
     "import_module(sys.argv[2]).main(*sys.argv[3:])"
 )
 WALL_PER_CPU: Final = 10.0
@@ -35,7 +36,7 @@ class ChildAnswer:
 
 
 def limit(cpu_s: int, memory: int) -> None:
-    """Limit this process; a child calls it before anything else."""
+    """Limit this process, if it has no lower limits yet; a child calls it before anything else."""
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, cpu_s),
@@ -43,19 +44,25 @@ def limit(cpu_s: int, memory: int) -> None:
         (resource.RLIMIT_FSIZE, ANSWER_BYTES),
         (resource.RLIMIT_NOFILE, 64),
     ):
-        resource.setrlimit(kind, (value, value))
+        hard = resource.getrlimit(kind)[1]
+        lower = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (lower, lower))
 
 
-def run_limited(module: str, *arguments: str, cpu_s: int) -> ChildAnswer:
-    """Call ``main`` of a module in a child, which limits itself to ``cpu_s``.
+def run_limited(
+    module: str, *arguments: str, cpu_s: int, given: bytes = b"", packages: tuple[str, ...] = ()
+) -> ChildAnswer:
+    """Call ``main`` of a module in a child, which limits itself to ``cpu_s`` and finds ``given`` on its standard input.
+    It can import the standard library, this package, and what is in the folders ``packages``.
 
     The output goes to a file, because the kernel limits the size of files.
     """
+    path = os.pathsep.join((PACKAGE_ROOT, *packages))
     with tempfile.TemporaryFile() as answer:
         try:
             done = subprocess.run(
-                [sys.executable, *FLAGS, "-c", CODE, PACKAGE_ROOT, module, *arguments],
-                stdin=subprocess.DEVNULL,
+                [sys.executable, *FLAGS, "-c", CODE, path, module, *arguments],
+                input=given,
                 stdout=answer,
                 stderr=subprocess.DEVNULL,
                 cwd="/",

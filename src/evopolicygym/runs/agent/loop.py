@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Final, Protocol
 
@@ -39,7 +39,7 @@ from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import disk_reserve
 from evopolicygym.runs.agent.decisions import AGENT_FAILED, PromptAgent, SuspendRun, decide, last_session, suspension
 from evopolicygym.runs.agent.limits import AgentLimits, TurnWatch
-from evopolicygym.runs.agent.process import AgentRunner, MustEnd, TurnRequest, start_failure
+from evopolicygym.runs.agent.process import AgentRunner, MustEnd, Reading, TurnRequest, start_failure
 from evopolicygym.runs.locks import living_agent_lock
 from evopolicygym.runs.open_run import OpenRun
 from evopolicygym.runs.serve import FINISHED_BY_HAND, serve_run
@@ -135,14 +135,17 @@ class AgentLoop:
         disk_reserve.make(self._judge.paths)
         self._record(Prompted(len(self._judge.state.turns) + 1))
         watch = TurnWatch(self._judge, self._limits, self.stop, self._event)
-        return turn_request(self._judge.state, self._limits, session, watch)
+        return replace(turn_request(self._judge.state, self._limits, session, watch), retry=self._retry)
 
     def _recover_turn(self) -> None:
         """Record the turn in which an earlier process was killed, if there is one."""
         state = self._judge.state
         if state.prompted_at:
             request = turn_request(state, self._limits, last_session(state.turns), lambda progress: None)
-            self._record(self._event(self._agent.recover_turn(request)))
+            self._record(self._event(self._agent.recover_turn(replace(request, retry=self._retry))))
+
+    def _retry(self, reading: Reading) -> Turn:
+        return self._judge.shortage.retry(reading, self.stop)
 
     def _event(self, turn: Turn) -> Turned:
         state = self._judge.state

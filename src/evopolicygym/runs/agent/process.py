@@ -22,7 +22,6 @@ from uuid import NAMESPACE_URL, uuid5
 from evopolicygym.agents import home
 from evopolicygym.agents.definitions import Client, Command, CommandInputs, VendorAddress
 from evopolicygym.agents.failures import FailureKind, TurnFailure
-from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
 from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply
 from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage
@@ -39,6 +38,8 @@ from evopolicygym.runs.agent.output import (
     open_plain,
 )
 from evopolicygym.runs.agent.turn_files import Heartbeat, save_command, save_traffic, with_traffic
+from evopolicygym.runs.agent.turn_reader import read_turn
+from evopolicygym.runs.agent.turn_reader_child import unreadable_turn
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
 from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
 from evopolicygym.sandbox.agent.network import ProxyTraffic
@@ -49,18 +50,25 @@ LISTENER_ENDS_S: Final = 10.0  # for the thread that reads from a program that h
 log = logging.getLogger(__name__)
 
 MustEnd = Callable[[TurnProgress], TurnFailure | None]
+Reading = Callable[[], Turn]
+
+
+def read_once(reading: Reading) -> Turn:
+    """Read a turn where no judge waits for the machine."""
+    return reading()
 
 
 @dataclass(frozen=True)
 class TurnRequest:
     """One turn to play. ``before`` is the usage of the session's earlier turns; ``must_end`` returns why the turn must
-    end now, if it must."""
+    end now, if it must. ``retry`` reads a turn that has ended, again while the machine lacks something."""
 
     number: int
     text: str
     session: str | None
     before: Usage | None
     must_end: MustEnd
+    retry: Callable[[Reading], Turn] = read_once
 
 
 class AgentRunner(Protocol):
@@ -158,7 +166,7 @@ class CliAgent:
                 return request.must_end(progress)
 
             code, ended_because = self._run(command, stdout, stderr, must_end, out.with_suffix(".net"))
-        turn = self._read(out, err, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
+        turn = self._read(request, out, err, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
         turn = with_traffic(turn, self._traffic)
         if ended_because is None:
             return turn
@@ -171,7 +179,7 @@ class CliAgent:
         out, err = self._streams(request.number)
         wall_s = self._heartbeat.seconds_alive(request.number)
         session = self._command.for_turn(request).session
-        turn = self._read(out, err, ProcessExit(None, wall_s, self._command.home, "", session, request.before))
+        turn = self._read(request, out, err, ProcessExit(None, wall_s, self._command.home, "", session, request.before))
         return replace(
             turn, failure=TurnFailure(FailureKind.INTERRUPTED, "the process that played it was killed"), stop=False
         )
@@ -180,24 +188,21 @@ class CliAgent:
         """Return no progress for a program that is started once: it may be silent for hours."""
         if self._command.client.turns == "once":
             return TurnProgress()
-        return TurnProgress(lambda: stdout.bytes_read + stderr.bytes_read, lambda: self._parse(out, ended))
+        return TurnProgress(lambda: stdout.bytes_read + stderr.bytes_read, lambda: self._read_now(out, ended))
+
+    def _read_now(self, out: Path, ended: ProcessExit) -> Turn:
+        try:
+            return read_turn(self._command.client, out, ended)
+        except OSError as error:  # a shortage: the turn goes on, and is read again when it is over
+            return unreadable_turn(ended, str(error))
 
     def _streams(self, number: int) -> tuple[Path, Path]:
         stem = self._transcripts / f"turn_{number:03}"
         return stem.with_suffix(".out"), stem.with_suffix(".err")
 
-    def _read(self, out: Path, err: Path, ended: ProcessExit) -> Turn:
-        return self._parse(out, replace(ended, stderr_tail=_tail(err)))
-
-    def _parse(self, out: Path, ended: ProcessExit) -> Turn:
-        """Parse the transcript and the client's files in HOME. What cannot be parsed fails the turn, never the run."""
-        try:
-            with io.TextIOWrapper(open_plain(out), "utf-8", "replace") as file:
-                return self._command.client.read(bounded_lines(file, ReadingLimit()), ended)
-        except Exception as error:
-            log.warning("%s cannot be read", out.name, exc_info=True)
-            text = f"what it left cannot be read: {type(error).__name__}: {error}"
-            return Turn(ended.exit_code, ended.wall_s, ended.session, failure=TurnFailure(FailureKind.CLIENT, text))
+    def _read(self, request: TurnRequest, out: Path, err: Path, ended: ProcessExit) -> Turn:
+        ended = replace(ended, stderr_tail=_tail(err))
+        return request.retry(lambda: read_turn(self._command.client, out, ended))
 
     def close(self) -> None:
         if self._process:

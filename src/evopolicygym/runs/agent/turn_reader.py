@@ -1,0 +1,46 @@
+"""Read how a turn ended in a limited child process: the agent wrote the transcript and the files in its HOME, and the
+patterns of a client's definition run over them."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from evopolicygym.agents.definitions import Client
+from evopolicygym.agents.failures import FailureKind, TurnFailure
+from evopolicygym.agents.turn import ProcessExit, Turn
+from evopolicygym.agents.usage import Usage
+from evopolicygym.analysis.limited_process import run_limited
+from evopolicygym.runs.agent.turn_reader_child import unreadable_turn
+
+CHILD: Final = "evopolicygym.runs.agent.turn_reader_child"
+CPU_S: Final = 120
+
+
+def read_turn(client: Client, transcript: Path, process: ProcessExit) -> Turn:
+    """Read a turn by the rules of its client. What cannot be read fails the turn, never the run. Raises OSError if the
+    child cannot be started."""
+    packages = tuple(path for path in sys.path if path)  # definitions of clients need installed ones
+    request = pickle.dumps((client, transcript, process))
+    child = run_limited(CHILD, str(CPU_S), cpu_s=CPU_S, given=request, packages=packages)
+    failure = f"reading it {child.failure}" if child.failure else "the reader's answer makes no sense"
+    try:
+        if not child.failure:
+            return _turn(json.loads(child.output))
+    except (ValueError, TypeError, KeyError):
+        pass
+    return unreadable_turn(process, failure)
+
+
+def _turn(answer: dict[str, Any]) -> Turn:
+    usage, failure = answer["usage"], answer["failure"]
+    return Turn(
+        **answer
+        | {
+            "usage": usage and Usage(**usage),
+            "failure": failure and TurnFailure(FailureKind(failure["kind"]), failure["text"]),
+        }
+    )
