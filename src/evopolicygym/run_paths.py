@@ -12,6 +12,13 @@ from typing import Final
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder, open_folder
 
+TRANSCRIPTS: Final = "logs/agent"
+
+
+def turn_file(turn: int, suffix: str) -> str:
+    """Return the name of a file about one turn (counted from 1), among the transcripts."""
+    return f"turn_{turn:03}{suffix}"
+
 
 @dataclass(frozen=True)
 class RunPaths:
@@ -48,6 +55,10 @@ class RunPaths:
         return self.root / "logs"
 
     @property
+    def transcripts(self) -> Path:
+        return self.root / TRANSCRIPTS
+
+    @property
     def workspace(self) -> Path:
         return self.root / "workspace"
 
@@ -73,19 +84,12 @@ FILES: Final = (
     "logs/model/exchanges.bin",
 )
 FOLDERS: Final = (
-    *("checkpoints", "feedback", "hidden", "logs", "logs/agent", "logs/model", "workspace"),
+    *("checkpoints", "feedback", "hidden", "logs", TRANSCRIPTS, "logs/model", "workspace"),
     *("agent", "agent/home", "agent/tmp", "agent/programs", "agent/python", "agent/python/bin", "agent/python/lib"),
 )
 # The agent may have put anything there, so other kinds of files are left to the readers; links are never followed.
 AGENT_FOLDERS: Final = ("workspace", "agent/home", "agent/tmp")
-LISTED: Final = (
-    "checkpoints",
-    "feedback",
-    "hidden",
-    "logs",
-    "logs/agent",
-    "logs/model",
-)  # each entry is used by its name
+LISTED: Final = ("checkpoints", "feedback", "hidden", "logs", TRANSCRIPTS, "logs/model")  # entries are used by name
 
 
 def check_run_folder(root: Path) -> None:

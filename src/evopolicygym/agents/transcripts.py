@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Final
 
 from evopolicygym.agents.json_events import event_matches, values_at
 from evopolicygym.files import open_file
+from evopolicygym.run_paths import TRANSCRIPTS, turn_file
 
 MAX_BYTES: Final = 256 << 20
 MAX_LINE_BYTES: Final = 8 << 20  # a parsed event takes up to a hundred times the size of its line
@@ -122,10 +123,14 @@ class TranscriptEvent:
     requests: dict[str, tuple[str, Tokens]]
 
 
+def _output_file(turn: int) -> str:
+    return f"{TRANSCRIPTS}/{turn_file(turn, '.out')}"
+
+
 def transcript_bytes(run_folder: Path, turn: int) -> int:
     """Return the size of the transcript of one turn; 0 if there is none that is read."""
     try:
-        with open_file(run_folder, f"logs/agent/turn_{turn:03}.out", MAX_BYTES) as file:
+        with open_file(run_folder, _output_file(turn), MAX_BYTES) as file:
             return os.fstat(file.fileno()).st_size
     except OSError:
         return 0
@@ -134,7 +139,7 @@ def transcript_bytes(run_folder: Path, turn: int) -> int:
 def read_transcript(run_folder: Path, turn: int, at_most: int = MAX_EVENTS) -> list[TranscriptEvent] | None:
     """Read the events of one turn (counted from 1). None: no transcript, or one without events."""
     try:
-        with open_file(run_folder, f"logs/agent/turn_{turn:03}.out", MAX_BYTES) as file:
+        with open_file(run_folder, _output_file(turn), MAX_BYTES) as file:
             return list(islice(_events(file), at_most)) or None
     except OSError:
         return None
@@ -145,7 +150,7 @@ def read_client_texts(run_folder: Path, turn: int) -> list[tuple[str, str]] | No
     other text of the model). None: no transcript, or one without events."""
     texts: list[tuple[str, str]] = []
     try:
-        with open_file(run_folder, f"logs/agent/turn_{turn:03}.out", MAX_BYTES) as file:
+        with open_file(run_folder, _output_file(turn), MAX_BYTES) as file:
             for event in islice(_objects(file), MAX_EVENTS):
                 with suppress(RecursionError):
                     texts += [pair for pair in _client_texts(event) if pair not in texts[-REPEATED:]]

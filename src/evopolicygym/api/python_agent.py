@@ -30,7 +30,7 @@ from evopolicygym.agents.turn import Turn
 from evopolicygym.api.agent_source import AgentFunction, check_same_source, source_hash
 from evopolicygym.api.workspace import RunClosed, Workspace
 from evopolicygym.errors import UserError
-from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_paths import RunPaths, turn_file
 from evopolicygym.runs import workspace
 from evopolicygym.runs.agent.limits import TurnProgress
 from evopolicygym.runs.agent.loop import RateLimitGroup
@@ -160,7 +160,7 @@ class PythonAgent:
         self, host: FunctionHost, paths: RunPaths, environment: Mapping[str, str], keys: Mapping[str, str]
     ) -> None:
         self._host, self._paths, self._environment, self._keys = host, paths, environment, keys
-        self._transcripts = paths.logs / "agent"
+        self._transcripts = paths.transcripts
         self._transcripts.mkdir(parents=True, exist_ok=True)
         self._heartbeat = Heartbeat(self._transcripts)
         self._is_closed = False
@@ -214,7 +214,7 @@ class PythonAgent:
         return TurnFailure(FailureKind.CLIENT, text or f"exit code {code}")
 
     def _stream(self, number: int, suffix: str) -> Path:
-        return self._transcripts / f"turn_{number:03}{suffix}"
+        return self._transcripts / turn_file(number, suffix)
 
 
 class PythonAgentSetup:

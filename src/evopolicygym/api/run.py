@@ -256,13 +256,13 @@ def _agent_failure(run: Run) -> str | None:
     """Return in words how often the agent failed, with its last error and the log of that turn; None if it did not.
     Turns that a limit or the user ended are not counted."""
     from evopolicygym.api.python_agent import last_lines
-    from evopolicygym.run_paths import RunPaths
+    from evopolicygym.run_paths import RunPaths, turn_file
 
     turns = run.record.turns
     failed = [number for number, turn in enumerate(turns, 1) if turn.failure and turn.failure not in STOPPED]
     if not failed:
         return None
-    log = RunPaths(run.folder).logs / "agent" / f"turn_{failed[-1]:03}.err"
+    log = RunPaths(run.folder).transcripts / turn_file(failed[-1], ".err")
     message = turns[failed[-1] - 1].message or "unknown"
     with suppress(OSError):
         message = last_lines(log, 1) or message  # the record holds only the beginning of a long message

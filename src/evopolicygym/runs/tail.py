@@ -42,7 +42,7 @@ from evopolicygym.judge.events import (
 )
 from evopolicygym.judge.ledger import LedgerLine
 from evopolicygym.judge.state import submit_id
-from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_paths import TRANSCRIPTS, RunPaths, turn_file
 from evopolicygym.runs.agent.limits import spending
 from evopolicygym.runs.run_status import refuse_imported
 
@@ -212,7 +212,7 @@ class RunTail:
         """Read the client's own output, for agents whose calls are not recorded. It has no times: when a whole run is
         read at once, a text is placed after the submission that it names."""
         for turn in range(1, min(self._turn, MAX_TURNS) + 1):
-            name = f"logs/agent/turn_{turn:03}.out"
+            name = f"{TRANSCRIPTS}/{turn_file(turn, '.out')}"
             file = self._outputs.setdefault(turn, GrowingFile(self._root, name, MAX_LINE_BYTES))
             if self._is_first:
                 self._clock = max(self._clock, self._prompted_at.get(turn, 0.0))

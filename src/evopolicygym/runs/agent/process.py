@@ -26,6 +26,7 @@ from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedRe
 from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import TEMPORARY, UserError
+from evopolicygym.run_paths import turn_file
 from evopolicygym.runs.agent.limits import TurnProgress
 from evopolicygym.runs.agent.logins import return_logins
 from evopolicygym.runs.agent.output import (
@@ -197,8 +198,7 @@ class CliAgent:
             return unreadable_turn(ended, str(error))
 
     def _streams(self, number: int) -> tuple[Path, Path]:
-        stem = self._transcripts / f"turn_{number:03}"
-        return stem.with_suffix(".out"), stem.with_suffix(".err")
+        return self._transcripts / turn_file(number, ".out"), self._transcripts / turn_file(number, ".err")
 
     def _read(self, request: TurnRequest, out: Path, err: Path, ended: ProcessExit) -> Turn:
         ended = replace(ended, stderr_tail=_tail(err))
@@ -245,7 +245,7 @@ class JsonLinesAgent:
 
     def play_turn(self, request: TurnRequest) -> Turn:
         began = time.monotonic()
-        path = self._transcripts / f"turn_{request.number:03}.out"
+        path = self._transcripts / turn_file(request.number, ".out")
         self._transcript = Transcript(path, self._command.secrets, STDOUT_LIMIT)
         try:
             reply, failure = self._ask(request, began)

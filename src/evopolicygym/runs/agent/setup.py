@@ -156,7 +156,7 @@ class AgentSetup:
             agent_home.logins,
         )
         runner = JsonLinesAgent if self.client.turns == "json_lines" else CliAgent
-        return runner(command, sandbox, self.level, paths.logs / "agent")
+        return runner(command, sandbox, self.level, paths.transcripts)
 
     def facts(self, root: Path) -> dict[str, Any]:
         """Return what the record of the run in ``root`` says of the agent and its isolation. It holds no values of
