@@ -21,8 +21,9 @@ from typing import Any
 from evopolicygym.agents.usage import Usage
 from evopolicygym.gateway.conversation import read_conversation
 from evopolicygym.gateway.exchange import Exchange, ModelApi
-from evopolicygym.gateway.recording.reader import FILE, ModelRecording
+from evopolicygym.gateway.recording.reader import ModelRecording
 from evopolicygym.gateway.recording.store import ExchangeStore
+from evopolicygym.run_paths import RECORDING
 
 TURNS, RESULT = 200, 2000
 WORDS = [f"{a}{b}" for a in ("state", "error", "value", "joint", "reward", "line") for b in range(300)]
@@ -127,7 +128,7 @@ def measure(api: ModelApi, turns: int, result: int) -> str:
             store.append(exchange)
             times.append(1000 * (time.thread_time() - began))
         store.close()
-        stored = (Path(folder) / FILE).stat().st_size
+        stored = (Path(folder) / RECORDING).stat().st_size
         began = time.process_time()
         read_conversation(ModelRecording(Path(folder)))
         reading = time.process_time() - began

@@ -12,7 +12,22 @@ from typing import Final
 from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder, open_folder
 
+RECORD: Final = "run.json"
+LEDGER: Final = "ledger.jsonl"
+CONFIG: Final = "config.toml"
+LOCK: Final = ".lock"
+ADDRESS: Final = ".door.json"  # of the API, while it is served
+RESERVE: Final = ".reserve"  # disk space that the judge can give up
+AGENT: Final = "agent"  # what the agent sees beside its workspace
+AGENT_HOME: Final = f"{AGENT}/home"
+AGENT_TEMPORARY: Final = f"{AGENT}/tmp"
+AGENT_PROGRAMS: Final = f"{AGENT}/programs"
+AGENT_PYTHON: Final = f"{AGENT}/python"
+WORKSPACE: Final = "workspace"
+CHECKPOINTS: Final = "checkpoints"
 TRANSCRIPTS: Final = "logs/agent"
+MODEL_CALLS: Final = f"{TRANSCRIPTS}/model_calls.jsonl"
+RECORDING: Final = "logs/model/exchanges.bin"
 
 
 def turn_file(turn: int, suffix: str) -> str:
@@ -28,19 +43,19 @@ class RunPaths:
 
     @property
     def record(self) -> Path:
-        return self.root / "run.json"
+        return self.root / RECORD
 
     @property
     def ledger(self) -> Path:
-        return self.root / "ledger.jsonl"
+        return self.root / LEDGER
 
     @property
     def config(self) -> Path:
-        return self.root / "config.toml"
+        return self.root / CONFIG
 
     @property
     def checkpoints(self) -> Path:
-        return self.root / "checkpoints"
+        return self.root / CHECKPOINTS
 
     @property
     def feedback(self) -> Path:
@@ -59,8 +74,12 @@ class RunPaths:
         return self.root / TRANSCRIPTS
 
     @property
+    def model_calls(self) -> Path:
+        return self.root / MODEL_CALLS
+
+    @property
     def workspace(self) -> Path:
-        return self.root / "workspace"
+        return self.root / WORKSPACE
 
     @property
     def system(self) -> Path:
@@ -79,17 +98,16 @@ class RunPaths:
             folder.mkdir(mode=0o755, exist_ok=True)
 
 
-FILES: Final = (
-    *("run.json", "ledger.jsonl", "config.toml", ".lock", ".door.json", ".reserve", "agent/python/pyvenv.cfg"),
-    "logs/model/exchanges.bin",
-)
+JUDGE_FOLDERS: Final = (CHECKPOINTS, "feedback", "hidden", "logs")
+NEW_ENTRIES: Final = frozenset({*JUDGE_FOLDERS, WORKSPACE, CONFIG, LEDGER})  # of a run that has just begun
+FILES: Final = (RECORD, LEDGER, CONFIG, LOCK, ADDRESS, RESERVE, f"{AGENT_PYTHON}/pyvenv.cfg", RECORDING)
 FOLDERS: Final = (
-    *("checkpoints", "feedback", "hidden", "logs", TRANSCRIPTS, "logs/model", "workspace"),
-    *("agent", "agent/home", "agent/tmp", "agent/programs", "agent/python", "agent/python/bin", "agent/python/lib"),
+    *(*JUDGE_FOLDERS, TRANSCRIPTS, "logs/model", WORKSPACE, AGENT, AGENT_HOME, AGENT_TEMPORARY, AGENT_PROGRAMS),
+    *(AGENT_PYTHON, f"{AGENT_PYTHON}/bin", f"{AGENT_PYTHON}/lib"),
 )
 # The agent may have put anything there, so other kinds of files are left to the readers; links are never followed.
-AGENT_FOLDERS: Final = ("workspace", "agent/home", "agent/tmp")
-LISTED: Final = ("checkpoints", "feedback", "hidden", "logs", TRANSCRIPTS, "logs/model")  # entries are used by name
+AGENT_FOLDERS: Final = (WORKSPACE, AGENT_HOME, AGENT_TEMPORARY)
+LISTED: Final = (*JUDGE_FOLDERS, TRANSCRIPTS, "logs/model")  # entries are used by name
 
 
 def check_run_folder(root: Path) -> None:

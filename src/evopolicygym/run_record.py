@@ -30,9 +30,9 @@ from evopolicygym.record_types import (
     Undeclared,
     Whole,
 )
+from evopolicygym.run_paths import RECORD
 
 VERSION: Final = 1
-NAME: Final = "run.json"
 MAX_BYTES: Final = 64 << 20
 
 
@@ -378,7 +378,7 @@ def schema() -> dict[str, Any]:
 
 def load(path: Path) -> RunRecord:
     """Read a run folder's record, or the record itself. Raises UserError where it is none, or contradicts itself."""
-    root, name = (path, NAME) if path.is_dir() else (path.parent, path.name)
+    root, name = (path, RECORD) if path.is_dir() else (path.parent, path.name)
     shown = one_line(root / name)
     try:
         run = RunRecord.model_validate_json(read_json_file(root, name, MAX_BYTES))

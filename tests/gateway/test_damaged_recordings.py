@@ -24,11 +24,12 @@ from evopolicygym.gateway.recording import reader as reader_module
 from evopolicygym.gateway.recording import replay as replay_module
 from evopolicygym.gateway.recording import rewriting as rewriting_module
 from evopolicygym.gateway.recording.matching import difference
-from evopolicygym.gateway.recording.reader import FILE, ModelRecording
+from evopolicygym.gateway.recording.reader import ModelRecording
 from evopolicygym.gateway.recording.replay import ReplayUpstream
 from evopolicygym.gateway.recording.rewriting import rewrite_answer
 from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.streams import joined_answer
+from evopolicygym.run_paths import RECORDING
 
 ROUNDS = 400
 
@@ -49,12 +50,12 @@ def recorded(tmp_path_factory):
             for exchange in chat.exchanges:
                 store.append(exchange)
     store.close()
-    return (root / FILE).read_bytes(), list(ModelRecording(root))
+    return (root / RECORDING).read_bytes(), list(ModelRecording(root))
 
 
 def read(folder: Path, data: bytes) -> list[Exchange]:
     """Read damaged data in every way there is; return its calls."""
-    path = folder / FILE
+    path = folder / RECORDING
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
     recording = ModelRecording(folder)
@@ -176,7 +177,7 @@ def forged(folder: Path, *calls: dict, chunks: tuple[bytes, ...] = (ASKED,), roo
     first = CALL | {"number": 1, "sizes": [len(chunk) for chunk in chunks]}
     heads = [first | calls[0], *(CALL | {"number": number} | call for number, call in enumerate(calls[1:], 2))]
     data = [json.dumps({"kind": "recording", "root": root}), *map(json.dumps, heads)]
-    path = folder / FILE
+    path = folder / RECORDING
     path.parent.mkdir(parents=True)
     tails = [b"", b"".join(chunks), *[b""] * len(calls)]
     path.write_bytes(b"".join(frame(head.encode() + b"\n" + tail) for head, tail in zip(data, tails, strict=False)))

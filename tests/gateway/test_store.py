@@ -23,9 +23,10 @@ from evopolicygym.gateway.exchange import Exchange, ModelApi
 from evopolicygym.gateway.frames import MARK, frame
 from evopolicygym.gateway.recording import reader as recording_module
 from evopolicygym.gateway.recording.chunks import cut, from_ranges, to_ranges
-from evopolicygym.gateway.recording.reader import FILE, ModelRecording
+from evopolicygym.gateway.recording.reader import ModelRecording
 from evopolicygym.gateway.recording.store import ExchangeStore
 from evopolicygym.gateway.streams import joined_answer
+from evopolicygym.run_paths import RECORDING
 
 
 def many_commands(count):
@@ -78,7 +79,7 @@ def test_a_long_conversation_is_stored_once(api, tmp_path):
     exchanges = chat_of(api, 60, result=lambda command: f"{command}: " + os.urandom(500).hex())
     record(tmp_path, exchanges)
     separately = sum(len(exchange.request_body) for exchange in exchanges)
-    stored = (tmp_path / FILE).stat().st_size
+    stored = (tmp_path / RECORDING).stat().st_size
     assert stored < 2 * len(exchanges[-1].request_body) < separately / 10
 
 
@@ -180,11 +181,11 @@ def test_a_secret_in_the_pieces_of_a_stream_does_not_reach_the_disk(api, tmp_pat
 def test_a_second_store_continues_the_first(tmp_path):
     exchanges = chat_of(ModelApi.OPENAI_CHAT, 20)
     record(tmp_path, exchanges[:10])
-    before = (tmp_path / FILE).stat().st_size
+    before = (tmp_path / RECORDING).stat().st_size
     record(tmp_path, exchanges[10:])
     assert [exchange.number for exchange in ModelRecording(tmp_path)] == list(range(1, 22))
     record(tmp_path / "at_once", exchanges)
-    assert (tmp_path / FILE).stat().st_size < (tmp_path / "at_once" / FILE).stat().st_size + before / 4
+    assert (tmp_path / RECORDING).stat().st_size < (tmp_path / "at_once" / RECORDING).stat().st_size + before / 4
 
 
 KILLED = """
@@ -214,7 +215,7 @@ def test_a_killed_process_loses_nothing_that_was_written(tmp_path):
 
 def test_a_torn_end_is_ignored_and_written_behind(tmp_path):
     record(tmp_path, [exchange(1), exchange(2, b'{"second": 1}')])
-    path = tmp_path / FILE
+    path = tmp_path / RECORDING
     path.write_bytes(path.read_bytes()[:-5])
     read = ModelRecording(tmp_path)
     assert [stored.number for stored in read] == [1] and "incomplete" in read.notes[0]
@@ -226,10 +227,10 @@ def test_a_lost_call_takes_no_other_with_it(tmp_path):
     """Later requests repeat its messages: theirs are lost as well, and said so; answers are there."""
     exchanges = chat_of(ModelApi.OPENAI_CHAT, 5)
     record(tmp_path, exchanges)
-    data = bytearray((tmp_path / FILE).read_bytes())
+    data = bytearray((tmp_path / RECORDING).read_bytes())
     third = [i for i in range(len(data)) if data.startswith(MARK, i)][3]
     data[third + 20] ^= 1
-    (tmp_path / FILE).write_bytes(data)
+    (tmp_path / RECORDING).write_bytes(data)
     read = ModelRecording(tmp_path)
     recorded = list(read)
     assert [exchange.number for exchange in recorded] == [1, 2, 4, 5, 6]
@@ -255,7 +256,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_run(tmp_path):
     """A limit on the size of files is a disk that is full; the signal would end the process."""
     store = ExchangeStore(tmp_path, {})
     store.append(exchange(1))
-    size = (tmp_path / FILE).stat().st_size
+    size = (tmp_path / RECORDING).stat().st_size
     limits, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, limits[1]))
     try:
@@ -276,7 +277,7 @@ def test_a_recording_has_a_limit(tmp_path):
     for number in range(1, 10):
         store.append(exchange(number, os.urandom(500)))
     assert "limit" in store.trouble
-    assert 1 < len(list(ModelRecording(tmp_path))) < 9 and (tmp_path / FILE).stat().st_size <= 3000
+    assert 1 < len(list(ModelRecording(tmp_path))) < 9 and (tmp_path / RECORDING).stat().st_size <= 3000
 
 
 def test_a_folder_that_cannot_be_written_is_no_error(tmp_path):
@@ -294,7 +295,7 @@ def test_links_are_not_followed(tmp_path):
 
 
 def test_bombs_do_not_explode(tmp_path, monkeypatch):
-    path = tmp_path / FILE
+    path = tmp_path / RECORDING
     path.parent.mkdir(parents=True)
     path.write_bytes(frame(bytes(2_000_000)) + frame(b'{"kind":"recording","root":"/there"}\n'))
     monkeypatch.setattr(frames_module, "MAX_DATA", 1_000_000)

@@ -12,7 +12,7 @@ import pytest
 from evopolicygym.judge.events import Prompted, Refused
 from evopolicygym.judge.judge import Judge
 from evopolicygym.judge.ledger import LedgerUnwritable
-from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_paths import RESERVE, RunPaths
 from evopolicygym.runs import disk_reserve
 
 
@@ -57,7 +57,7 @@ def test_without_a_reserve_a_full_disk_is_an_error(paths):
 def test_each_use_takes_a_part_of_the_reserve(paths):
     assert not disk_reserve.release_part(paths), "there is none yet"
     disk_reserve.make(paths)
-    file = paths.root / disk_reserve.NAME
+    file = paths.root / RESERVE
     blocks = file.stat().st_blocks
     for _ in range(5):  # three refunds, the end of the run, and one to spare
         assert disk_reserve.release_part(paths)

@@ -17,8 +17,8 @@ from scripted_model import ScriptedModel
 from evopolicygym.cli.tail import tail_lines
 from evopolicygym.errors import UserError
 from evopolicygym.files import GrowingFile
-from evopolicygym.gateway.recording.reader import FILE
 from evopolicygym.gateway.recording.store import ExchangeStore
+from evopolicygym.run_paths import RECORDING
 from evopolicygym.runs.tail import RunTail, TailEvent, follow_run
 from server_helpers import COMMAND, SMALL, command
 
@@ -70,14 +70,14 @@ def test_recorded_calls_are_shown_once_also_when_the_last_one_is_torn(run):
     tail = RunTail(run)
     first = [event for event in tail.new_events() if event.kind in ("prompt", "does", "says", "result")]
     assert kinds(first)[:1] == ["prompt"] and any("submit.py 0-3" in event.text for event in first)
-    before = (run / FILE).stat().st_size
+    before = (run / RECORDING).stat().st_size
     for exchange in chat.exchanges[1:]:
         store.append(exchange)
     store.close()
-    whole = (run / FILE).read_bytes()
-    (run / FILE).write_bytes(whole[: before + 30])
+    whole = (run / RECORDING).read_bytes()
+    (run / RECORDING).write_bytes(whole[: before + 30])
     assert tail.new_events() == []
-    with open(run / FILE, "ab") as file:
+    with open(run / RECORDING, "ab") as file:
         file.write(whole[before + 30 :])
     later = tail.new_events()
     assert "result" in kinds(later) and later[-1].text == "Done.", later

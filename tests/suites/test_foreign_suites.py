@@ -14,7 +14,7 @@ import pytest
 
 from evopolicygym.api.suite import suite_status
 from evopolicygym.errors import UserError
-from evopolicygym.runs.locks import LOCK_FILE
+from evopolicygym.run_paths import LOCK
 from evopolicygym.suites import status
 from evopolicygym.suites.file import Suite, plan
 from evopolicygym.suites.folder import SuiteFolder, log_begin, log_failed_start
@@ -46,8 +46,8 @@ def test_the_status_makes_no_lock_in_folders_elsewhere(suite, tmp_path):
     (suite / "runs").rmdir()
     (suite / "runs").symlink_to(tmp_path / "elsewhere")
     assert statuses(suite)[LINKED][0] == "waiting"
-    assert not (tmp_path / "elsewhere" / LINKED / LOCK_FILE).exists()
-    assert not (tmp_path / "elsewhere" / WHOLE / LOCK_FILE).exists()
+    assert not (tmp_path / "elsewhere" / LINKED / LOCK).exists()
+    assert not (tmp_path / "elsewhere" / WHOLE / LOCK).exists()
 
 
 @pytest.mark.parametrize("task", ["planted:Env-v0", "{folder}/planted.toml"])
@@ -92,12 +92,12 @@ def test_a_log_that_is_no_file_is_not_read(suite, kind):
     run, log = suite / "runs" / LINKED, suite / "logs" / f"{LINKED}.log"
     shutil.copytree(SAMPLE, run)
     {"pipe": os.mkfifo, "folder": os.mkdir, "link": lambda path: os.symlink("/dev/zero", path)}[kind](log)
-    with open(run / LOCK_FILE, "w") as lock:
+    with open(run / LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert statuses(suite)[LINKED][0] in ("running", "scored")
     log.rmdir() if kind == "folder" else log.unlink()
     log.write_text("waiting: process 1 plays\n")
-    with open(run / LOCK_FILE, "w") as lock:
+    with open(run / LOCK, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         (run / "ledger.jsonl").unlink()
         assert statuses(suite)[LINKED] == ("running", "waiting: process 1 plays"), "control: a log is read"

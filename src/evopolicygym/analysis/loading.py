@@ -21,12 +21,11 @@ from evopolicygym.errors import UserError
 from evopolicygym.files import is_folder
 from evopolicygym.printable import one_line
 from evopolicygym.record_types import MAX_RETURN
-from evopolicygym.run_paths import RunPaths, check_run_folder
+from evopolicygym.run_paths import CHECKPOINTS, LEDGER, RECORD, WORKSPACE, RunPaths, check_run_folder
 from evopolicygym.run_record import MAX_BYTES, CheckpointRecord, Code, Result, RunRecord, RunStatus, load
 
-LAYOUT: Final = RunPaths(Path())
-RUN_FILES: Final = (LAYOUT.record.name, LAYOUT.ledger.name)
-AGENT_FOLDERS: Final = (LAYOUT.checkpoints.name, LAYOUT.workspace.name)
+RUN_FILES: Final = (RECORD, LEDGER)
+AGENT_FOLDERS: Final = (CHECKPOINTS, WORKSPACE)
 MAX_DEPTH: Final = 32  # of the search for run folders
 MAX_TOTAL_BYTES: Final = 256 << 20  # of the records of a collection, which take up to 20 times as much memory together
 SUPERSEDED: Final = "superseded"  # folder of a suite's repeated attempts: kept as evidence, never scored
@@ -263,7 +262,7 @@ def _code(folder: Path, run: RunRecord) -> Iterator[tuple[str, Code]]:
 
 
 def _read_code(reader: SourceReader, folder: Path, checkpoint: CheckpointRecord) -> Code:
-    stored = str(LAYOUT.checkpoints / checkpoint.hash)
+    stored = f"{CHECKPOINTS}/{checkpoint.hash}"
     if not is_folder(folder, stored):
         raise _BrokenFolder(f"checkpoint {checkpoint.hash[:12]} has neither recorded code nor a folder")
     return reader.read(folder / stored)

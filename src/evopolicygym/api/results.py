@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from evopolicygym.errors import UserError
 from evopolicygym.printable import one_line
+from evopolicygym.run_paths import RECORD
 
 if TYPE_CHECKING:
     import pandas
@@ -199,7 +200,7 @@ def load_run(path: str | os.PathLike[str]) -> Run:
     from evopolicygym.analysis.loading import read_record, run_folders
 
     folder = Path(path)
-    if not os.path.lexists(folder / "run.json") and any(below != folder for below in run_folders(folder)):
+    if not os.path.lexists(folder / RECORD) and any(below != folder for below in run_folders(folder)):
         raise UserError(
             f"{folder} is not a run: it holds no run.json, but there are runs below it",
             f"Load them with load_runs({str(folder)!r}).",

@@ -26,8 +26,8 @@ from evopolicygym.errors import UserError
 from evopolicygym.files import GrowingFile, open_file
 from evopolicygym.gateway.call_limits import CallLimits, CallTotals
 from evopolicygym.gateway.exchange import ModelApi
+from evopolicygym.run_paths import MODEL_CALLS
 
-CALLS_FILE: Final = "logs/agent/model_calls.jsonl"  # in the folder of a run
 MAX_FILE_BYTES: Final = 256 << 20
 MAX_READ_BYTES: Final = 16 << 20  # at a time, of a file that may come from another person
 MAX_CALLS: Final = 200_000
@@ -258,7 +258,7 @@ class CallFile:
     """The calls of a run, read from its file while it grows. Each look reads what was added since the last one."""
 
     def __init__(self, run_folder: Path) -> None:
-        self._file = GrowingFile(run_folder, CALLS_FILE, MAX_READ_BYTES)
+        self._file = GrowingFile(run_folder, MODEL_CALLS, MAX_READ_BYTES)
         self._calls: list[ModelCall] = []
 
     def since(self, turn: int) -> list[ModelCall]:

@@ -8,9 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_paths import RESERVE, RunPaths
 
-NAME: Final = ".reserve"
 BYTES: Final = 8 << 20
 PART: Final = 1 << 20
 
@@ -54,4 +53,4 @@ def release_part(paths: RunPaths) -> bool:
 
 
 def _path(paths: RunPaths) -> Path:
-    return paths.root / NAME
+    return paths.root / RESERVE

@@ -65,7 +65,7 @@ def _import(source: Path, folder: Path, programs: WorkLimit) -> ImportResult:
     try:
         run = read_reference_run(source)
         target = folder / _folder_name(run)
-        if (target / run_record.NAME).exists():
+        if RunPaths(target).record.exists():
             return ImportResult(source, target)
         _write(run, source, RunPaths(target), programs)
     except UserError as error:

@@ -23,13 +23,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from evopolicygym.analysis.limited_process import limit
-from evopolicygym.run_paths import TRANSCRIPTS
+from evopolicygym.run_paths import AGENT_FOLDERS, TRANSCRIPTS, WORKSPACE
 from evopolicygym.sandbox.checkpoints import AUTORUN_NAMES, BARE_REPOSITORY_NAMES, autorun_names
 
 CPU_S: Final = 60
 MEMORY: Final = 1 << 30
-WORKSPACE: Final = "workspace"
-AGENT_FOLDERS: Final = (WORKSPACE, "agent/home", "agent/tmp")
 FOLDER_FLAGS: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 MAX_ENTRIES: Final = 1_000_000
 SHOWN_PARTS: Final = 12  # of a path

@@ -26,8 +26,8 @@ from typing import Final, Self
 
 from evopolicygym.errors import UserError
 from evopolicygym.judge.shortage import WAIT_OVER, WAITING_PREFIX, to_stderr
+from evopolicygym.run_paths import LOCK
 
-LOCK_FILE: Final = ".lock"
 LOCK_TIMEOUT_S: Final = 0.5  # of a suite: a status command holds each lock for an instant
 RETRY_S: Final = 0.01
 VARIABLE: Final = "EVOPOLICYGYM_LOCKS"
@@ -46,7 +46,7 @@ class RunLock:
     """Ownership of a run folder. Raise RunIsOwned if another process holds it after ``patience_s`` seconds."""
 
     def __init__(self, root: Path, patience_s: float = 0.0) -> None:
-        self._file = os.open(root / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        self._file = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if not _locked(self._file, time.monotonic() + patience_s):
             os.close(self._file)
             raise RunIsOwned(

@@ -30,7 +30,7 @@ from evopolicygym.judge.events import Joined, Opened, Owned
 from evopolicygym.judge.failpoints import failpoint
 from evopolicygym.judge.judge import Judge, RunContext, Videos
 from evopolicygym.judge.state import RunPhase, RunState
-from evopolicygym.run_paths import RunPaths, check_run_folder
+from evopolicygym.run_paths import NEW_ENTRIES, RunPaths, check_run_folder
 from evopolicygym.run_record import Code
 from evopolicygym.runs import disk_reserve, folder_names, record, workspace
 from evopolicygym.runs.agent.output import Redactor
@@ -49,7 +49,6 @@ from evopolicygym.tasks.splits import Splits, new_salt
 from evopolicygym.tasks.task import Task
 
 LIBRARY_RECORDS: Final = 200  # log lines of a library that are kept
-RUN_ENTRIES: Final = {"checkpoints", "config.toml", "feedback", "hidden", "ledger.jsonl", "logs", "workspace"}
 RECORDED_OPTIONS: Final = ("validate_when", "video", "stock", *UNSTATED)
 NO_AGENT: Final[dict[str, Any]] = {"agent": None, "agent_isolation": {"level": "none", "network": "open"}}
 NO_AGENT_TO_ISOLATE: Final = {"level": "absent", "network": "none"}
@@ -189,7 +188,7 @@ def _check_new(root: Path, given: dict[str, Any]) -> None:
         present = [path.name for path in root.iterdir()] if root.exists() else []
     except NotADirectoryError:
         raise UserError(f"{root} is not a folder", folder_names.NEW_FOLDER) from None
-    if foreign := [name for name in present if name not in RUN_ENTRIES and not name.startswith(".")]:
+    if foreign := [name for name in present if name not in NEW_ENTRIES and not name.startswith(".")]:
         raise UserError(f"{root} holds files of something else ({foreign[0]})", folder_names.NEW_FOLDER)
 
 

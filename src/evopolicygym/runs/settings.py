@@ -20,6 +20,7 @@ from evopolicygym.files import read_file
 from evopolicygym.judge.events import MAX_BUDGET
 from evopolicygym.judge.judge import Videos
 from evopolicygym.judge.protocol import MAX_EPISODES
+from evopolicygym.run_paths import CONFIG
 from evopolicygym.runs.agent.limits import AgentLimits
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, NetworkAccess
 from evopolicygym.sandbox.policy.jail import Level
@@ -39,7 +40,6 @@ from evopolicygym.tasks.splits import SIZES, PaperSplits, SealedSplits, Split, S
 from evopolicygym.tasks.task import Task
 
 Model = TypeVar("Model", bound=StrictModel)
-CONFIG: Final = "config.toml"
 MAX_BYTES: Final = 1 << 20
 MAX_NAME: Final = 4096  # as of a path; an unknown name is compared with all known ones, to suggest one
 SHOWN: Final = 200  # characters of a refused value in a message

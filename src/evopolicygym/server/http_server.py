@@ -27,6 +27,7 @@ from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evopolicygym.files import read_file, write_json
+from evopolicygym.run_paths import ADDRESS
 
 ACCEPTED_AT_ONCE: Final = 32  # connections accepted before any of them can be closed
 MOST_CONNECTIONS: Final = 256
@@ -36,7 +37,6 @@ USUAL_OPEN_FILES: Final = 1024  # the usual limit of a process; the current one 
 # some just closed; four for each of the 96 connections of an agent's proxy, of which the gateway has two; and the
 # judge's own, where a snapshot needs one for each of 16 levels of folders and a delivery half a dozen.
 RESERVED_FILES: Final = 2 * ACCEPTED_AT_ONCE + 4 * 96 + 64
-ADDRESS_FILE: Final = ".door.json"
 TOKEN_BYTES: Final = 24
 TOKEN: Final = re.compile(r"[\w-]{32}", re.ASCII)
 MAX_ADDRESS_BYTES: Final = 4096
@@ -117,7 +117,7 @@ def bind(root: Path) -> tuple[socket.socket, Address]:
     listener = _listen(last.port)
     token = last.token or secrets.token_urlsafe(TOKEN_BYTES)
     address = Address(listener.getsockname()[1], token)
-    write_json(root / ADDRESS_FILE, asdict(address))
+    write_json(root / ADDRESS, asdict(address))
     return listener, address
 
 
@@ -160,7 +160,7 @@ class _Server(uvicorn.Server):
 
 def _last(root: Path) -> Address:
     try:
-        last = Address(**json.loads(read_file(root, ADDRESS_FILE, MAX_ADDRESS_BYTES)))
+        last = Address(**json.loads(read_file(root, ADDRESS, MAX_ADDRESS_BYTES)))
         is_sound = type(last.port) is int and 0 <= last.port < 1 << 16 and TOKEN.fullmatch(last.token)
     except (OSError, ValueError, TypeError, RecursionError):
         is_sound = None

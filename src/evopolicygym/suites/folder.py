@@ -22,8 +22,8 @@ from evopolicygym.analysis.loading import SUPERSEDED
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_file
 from evopolicygym.judge.shortage import WAITING_PREFIX
-from evopolicygym.run_paths import RunPaths
-from evopolicygym.runs.locks import LOCK_FILE, RunIsOwned, RunLock
+from evopolicygym.run_paths import LOCK, RunPaths
+from evopolicygym.runs.locks import RunIsOwned, RunLock
 from evopolicygym.runs.run_status import has_begun, read_state
 from evopolicygym.runs.settings import RunSettings
 from evopolicygym.suites.file import PlannedRun
@@ -114,7 +114,7 @@ class SuiteFolder:
 def is_owned(run: Path) -> bool:
     """Whether a process works on a run. A symbolic link in a suite's folder is not one of its runs. Nothing is made:
     the folder may come from another person, and lead elsewhere."""
-    if run.is_symlink() or not os.path.lexists(run / LOCK_FILE):
+    if run.is_symlink() or not os.path.lexists(run / LOCK):
         return False
     try:
         with RunLock(run):

@@ -21,7 +21,7 @@ from evopolicygym.analysis.scores import mean, run_score
 from evopolicygym.errors import UserError
 from evopolicygym.files import read_json_file, write_json
 from evopolicygym.gateway.call_limits import CallTotals
-from evopolicygym.gateway.metering import CALLS_FILE, CallFile
+from evopolicygym.gateway.metering import CallFile
 from evopolicygym.judge import ledger, scoring
 from evopolicygym.judge.state import Period, RunPhase, RunState
 from evopolicygym.run_paths import RunPaths
@@ -160,7 +160,7 @@ class SuiteStatus:
 
     def row(self, planned: PlannedRun, superseded: Superseded | None = None) -> SuiteRow:
         paths, is_running = RunPaths(self._folder.run(planned.name)), self._is_running(planned.name)
-        files = (paths.ledger, paths.record, self._folder.log(planned.name), paths.root / CALLS_FILE)
+        files = (paths.ledger, paths.record, self._folder.log(planned.name), paths.model_calls)
         state = (is_running, *map(_modified, files))
         cached = self._cache.get(planned.name)
         if cached is None or cached[0] != state:

@@ -18,8 +18,8 @@ from evopolicygym.files import open_file
 from evopolicygym.gateway.exchange import Exchange, ModelApi
 from evopolicygym.gateway.frames import frames_from, read_frames
 from evopolicygym.gateway.recording.chunks import Ranges, from_ranges
+from evopolicygym.run_paths import RECORDING
 
-FILE: Final = "logs/model/exchanges.bin"
 MAX_FILE: Final = 4 << 30
 MAX_CHUNKS: Final = 1_000_000
 MAX_CHUNK_BYTES: Final = 512 << 20  # of all chunks, which are kept in memory
@@ -93,7 +93,7 @@ class ModelRecording:
     @property
     def exists(self) -> bool:
         try:
-            with open_file(self._folder, FILE, MAX_FILE):
+            with open_file(self._folder, RECORDING, MAX_FILE):
                 return True
         except OSError:
             return False
@@ -120,7 +120,7 @@ class ModelRecording:
         """Yield the exchanges since the last call of this method, of a recording that may be growing. An incomplete
         one at the end is left for the next call. Not to be mixed with iterating."""
         try:
-            with open_file(self._folder, FILE, MAX_FILE) as file:
+            with open_file(self._folder, RECORDING, MAX_FILE) as file:
                 for data, position in frames_from(file, lambda _: None, self._position):
                     self._position = position
                     stored = self._read(data)
@@ -133,7 +133,7 @@ class ModelRecording:
     def stored(self) -> Iterator[StoredExchange]:
         """Yield exchanges as they are stored, after their new chunks were taken up."""
         try:
-            with open_file(self._folder, FILE, MAX_FILE) as file:
+            with open_file(self._folder, RECORDING, MAX_FILE) as file:
                 for data in read_frames(file, self._note):
                     if stored := self._read(data):
                         yield stored

@@ -14,8 +14,9 @@ from evopolicygym import __version__
 from evopolicygym.gateway.exchange import Exchange
 from evopolicygym.gateway.frames import frame
 from evopolicygym.gateway.recording.chunks import ChunkIndex, cut
-from evopolicygym.gateway.recording.reader import FILE, ModelRecording, RecordingFacts, StoredExchange, usage_values
+from evopolicygym.gateway.recording.reader import ModelRecording, RecordingFacts, StoredExchange, usage_values
 from evopolicygym.gateway.redaction import ExchangeRedactor
+from evopolicygym.run_paths import RECORDING
 
 LIMIT: Final = 2 << 30  # bytes of a recording
 ENCODER: Final = msgspec.json.Encoder()
@@ -71,7 +72,7 @@ class ExchangeStore:
             self._file = -1
 
     def _open(self, run_folder: Path) -> int:
-        path = run_folder / FILE
+        path = run_folder / RECORDING
         path.parent.mkdir(parents=True, exist_ok=True)
         earlier = ModelRecording(run_folder)
         for _ in earlier.stored() if path.exists() else ():

@@ -20,7 +20,7 @@ from evopolicygym.agents.prices import Price
 from evopolicygym.agents.turn import Turn
 from evopolicygym.errors import UserError
 from evopolicygym.gateway.call_limits import CallLimits
-from evopolicygym.gateway.metering import CALLS_FILE, ModelMeter, TurnCalls
+from evopolicygym.gateway.metering import ModelMeter, TurnCalls
 from evopolicygym.gateway.patience import Patience, SharedWaits
 from evopolicygym.gateway.recording.reader import ModelRecording
 from evopolicygym.gateway.recording.replay import ReplayUpstream, nothing_recorded
@@ -212,7 +212,7 @@ def open_gateway(
 
 
 def _calls_file(paths: RunPaths) -> Path:
-    file = paths.root / CALLS_FILE
+    file = paths.model_calls
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 

@@ -25,7 +25,7 @@ from evopolicygym.errors import UserError
 from evopolicygym.files import sync_tree
 from evopolicygym.gateway.patience import SharedWaits
 from evopolicygym.judge.delivery import make_feedback_folder
-from evopolicygym.run_paths import RunPaths
+from evopolicygym.run_paths import AGENT_HOME, AGENT_PROGRAMS, AGENT_PYTHON, AGENT_TEMPORARY, RunPaths
 from evopolicygym.run_record import load
 from evopolicygym.runs import workspace
 from evopolicygym.runs.agent import install_paths
@@ -55,7 +55,6 @@ from evopolicygym.sandbox.checkpoints import STAGED, remove_tree
 from evopolicygym.sandbox.runtime import runtime
 
 SHIPPED: Final = "builtin"
-FOLDER: Final = "agent"
 SEED: Final = "EVOPOLICYGYM_SEED"
 BESIDE: Final = "put what it needs into a folder of its own, or add --show PATH (show=)"
 RETURNED_LOGIN: Final = (
@@ -264,22 +263,21 @@ def make_agent_home(paths: RunPaths, client: Client, has_login: bool = True) -> 
     """Make the agent's folders with its logins, if it needs them, its Python and the built-in programs. A resumed run
     keeps HOME and the temporary folder. Logins, Python and programs are made anew: they may come from another
     person."""
-    root = paths.root / FOLDER
-    folders = {name: root / name for name in ("home", "tmp", "programs")}
-    is_new = not os.path.lexists(folders["home"])
-    remove_tree(folders["programs"])
-    for folder in folders.values():
+    agent_home, temporary, programs = (paths.root / name for name in (AGENT_HOME, AGENT_TEMPORARY, AGENT_PROGRAMS))
+    is_new = not os.path.lexists(agent_home)
+    remove_tree(programs)
+    for folder in (agent_home, temporary, programs):
         home.ensure(folder)
-    _copy_builtin_agents(folders["programs"] / SHIPPED)
-    logins = copy_logins(folders["home"], client, is_new, has_login)
-    python = make_python(root / "python", client.packages)
-    return AgentHome(folders["home"], folders["tmp"], folders["programs"], python, logins)
+    _copy_builtin_agents(programs / SHIPPED)
+    logins = copy_logins(agent_home, client, is_new, has_login)
+    python = make_python(paths.root / AGENT_PYTHON, client.packages)
+    return AgentHome(agent_home, temporary, programs, python, logins)
 
 
 def delete_credentials(paths: RunPaths, client: str) -> None:
     """Delete copied credentials of a finished run; the agent process may have been killed before it did."""
     with suppress(UserError):  # the user's own definition of the client may be gone
-        end_logins(paths.root / FOLDER / "home", definitions.load(client))
+        end_logins(paths.root / AGENT_HOME, definitions.load(client))
 
 
 def _copy_builtin_agents(target: Path) -> None:
