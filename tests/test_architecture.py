@@ -18,7 +18,7 @@ SOURCE = Path(evopolicygym.__file__).parent
 MAY_IMPORT = {
     "fast": set(),
     "reference": set(),
-    "analysis": {"agents", "gateway", "reference"},
+    "analysis": {"agents", "gateway", "reference", "sandbox"},
     "report": {"agents", "analysis", "gateway", "reference"},
     "tasks": {"fast", "reference"},
     "sandbox": set(),

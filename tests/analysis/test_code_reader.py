@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from run_folders import source, write_checkpoint, write_run
 
-from evopolicygym.analysis import limited_process
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits import code_reader
 from evopolicygym.analysis.edits.code_reader import MAX_FAILURES, SourceReader, code_facts
@@ -14,6 +13,7 @@ from evopolicygym.analysis.edits.kinds import EditKind, read_lines
 from evopolicygym.analysis.loading import open_run_folder
 from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.run_record import Code
+from evopolicygym.sandbox import limited_process
 
 HOSTILE = {
     "a megabyte of parentheses": b"x = " + b"(" * 1_000_000,

@@ -20,8 +20,8 @@ from run_folders import write_checkpoint, write_run
 from evopolicygym.analysis.diagnostics import diagnose
 from evopolicygym.analysis.edits.code_reader_child import read_code
 from evopolicygym.analysis.edits.kinds import EDITS, EditKind
-from evopolicygym.analysis.limited_process import FLAGS, PACKAGE_ROOT
 from evopolicygym.analysis.loading import RunFolder, open_run_folder
+from evopolicygym.sandbox.limited_process import FLAGS, PACKAGE_ROOT
 
 PAIRS = labelled_edits()
 # Pairs of which the canonical form says something else than a person.

@@ -60,7 +60,7 @@ def end_and_look(folder: Path, tmp_path: Path, ending: signal.Signals) -> None:
     relatives = descendants(process.pid)
     assert not [pid for pid in relatives if KEY.encode() in told(pid, "environ")]
     process.send_signal(ending)
-    process.wait(timeout=30)
+    process.wait(timeout=300)
     assert wait_until(lambda: not alive(relatives)), alive(relatives)
     assert wait_until(lambda: not list(folder.iterdir())), list(folder.rglob("*"))
 

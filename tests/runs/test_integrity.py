@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from evopolicygym.analysis import limited_process
 from evopolicygym.run_paths import RunPaths
 from evopolicygym.runs import integrity
 from evopolicygym.runs.integrity import SUFFIX
 from evopolicygym.runs.serve import inspect_leftovers
+from evopolicygym.sandbox import limited_process
 from server_helpers import AS_USER
 
 
@@ -153,7 +153,7 @@ def test_a_large_file_does_not_hide_others(paths):
 )
 def test_a_search_that_dies_is_reported(paths, monkeypatch, body, error):
     monkeypatch.setattr(limited_process, "CODE", "import os, sys\nsys.path.append(sys.argv[1])\n"
-                        f"from evopolicygym.analysis.limited_process import limit\n{body}")  # fmt: skip
+                        f"from evopolicygym.sandbox.limited_process import limit\n{body}")  # fmt: skip
     note = inspect_leftovers(paths)
     assert error in note["error"] and note["signs"] == [] and note["not_checked"]
 

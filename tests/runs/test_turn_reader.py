@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +24,8 @@ from evopolicygym.agents.usage import Usage
 from evopolicygym.judge.shortage import WAIT_OVER, WAITING_PREFIX, ShortagePause
 from evopolicygym.runs.agent import turn_reader
 from evopolicygym.runs.agent.process import AgentCommand, CliAgent, TurnRequest
+from evopolicygym.sandbox import limited_process
+from process_helpers import alive, descendants, wait_until
 
 ENDED = ProcessExit(0, 2.5, home=None, session="s-1", before=Usage(10, output=1))
 BACKTRACKING = r"(?:(?:a|aa)+)+(b)"  # takes exponential time over a line of a's
@@ -65,8 +72,80 @@ def test_a_pattern_that_never_ends_costs_the_turn_and_nothing_else(transcript, e
         ticks += 1
     assert ticks >= 10
     failure = answers[0].failure
-    assert failure.kind is FailureKind.CLIENT and "took more than 1 s of CPU time" in failure.text
+    assert failure.kind is FailureKind.CLIENT and "reading it took more than" in failure.text
     assert (answers[0].exit_code, answers[0].wall_s, answers[0].session) == (0, 2.5, "s-1")
+
+
+SLOW = """
+import sys
+from pathlib import Path
+from evopolicygym.agents import definitions
+from evopolicygym.agents.definitions import ExtractRule
+from evopolicygym.agents.turn import ProcessExit
+from evopolicygym.runs.agent.turn_reader import read_turn
+client = definitions.load("codex").model_copy(update={"text": (ExtractRule(line=sys.argv[2]),)})
+read_turn(client, Path(sys.argv[1]), ProcessExit(0, 1.0, Path("/nonexistent")))
+"""
+
+
+@pytest.fixture
+def slow_reading(transcript):
+    """A process that reads a turn, and the process that it started for that, which works."""
+    transcript.write_text("a" * 200 + "\n")
+    process = subprocess.Popen(
+        [sys.executable, "-c", SLOW, str(transcript), BACKTRACKING], stderr=subprocess.PIPE, start_new_session=True
+    )
+    assert wait_until(lambda: any(b"turn_reader_child" in command_line(pid) for pid in descendants(process.pid)))
+    yield process, descendants(process.pid)[0]
+    process.kill()
+    process.communicate()
+
+
+def command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def test_the_reader_dies_with_its_judge(slow_reading):
+    judge, reader = slow_reading
+    judge.kill()
+    judge.wait()
+    assert wait_until(lambda: not alive([reader]))
+
+
+def test_ctrl_c_does_not_reach_the_reader(slow_reading):
+    """It goes to the group of the judge. A reader that it ended would be recorded as the agent's failure."""
+    judge, reader = slow_reading
+    assert os.getpgid(reader) == reader != os.getpgid(judge.pid)
+
+
+def test_a_reader_that_is_killed_for_memory_is_no_failure_of_the_agent(slow_reading):
+    """The run's pause reads the turn again, as in the shortage below."""
+    judge, reader = slow_reading
+    os.kill(reader, signal.SIGKILL)
+    _, words = judge.communicate(timeout=120)
+    assert b"OSError: [Errno 12]" in words and b"was killed" in words
+
+
+def test_the_reader_needs_no_disk(transcript, ended, monkeypatch):
+    """An agent can fill it, and hid its tokens from the judge by that."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    assert turn_reader.read_turn(definitions.load("codex"), transcript, ended).usage
+
+
+def test_any_search_path_of_the_judge_will_do(transcript, ended, tmp_path, monkeypatch):
+    """Python ignores entries that are no text. A colon separates nothing here: code beside the package never runs."""
+    installed, beside = tmp_path / "a:b", tmp_path / "a" / "evopolicygym"
+    for folder in (installed, beside):
+        folder.mkdir(parents=True)
+    (installed / "evopolicygym").symlink_to(Path(limited_process.PACKAGE_ROOT) / "evopolicygym")
+    (beside / "__init__.py").write_text("raise SystemExit(3)")
+    monkeypatch.setattr(limited_process, "PACKAGE_ROOT", str(installed))
+    monkeypatch.setattr(sys, "path", [tmp_path, None, "", "relative", "/long" * 40_000, *sys.path])
+    turn = turn_reader.read_turn(definitions.load("codex"), transcript, ended)
+    assert turn.session == "t-1" and turn.failure is None
 
 
 def test_a_reader_that_fails_says_why(transcript, ended):

@@ -82,6 +82,12 @@ def read_turn(client: Client, lines: Iterable[str], process: ProcessExit) -> Tur
     )
 
 
+def unreadable_turn(process: ProcessExit, why: str) -> Turn:
+    """Return a turn of which no more is known than how its process ended."""
+    failure = make_failure(FailureKind.CLIENT, f"what it left cannot be read: {why}")
+    return Turn(process.exit_code, process.wall_s, process.session, failure=failure)
+
+
 class _Reader:
     """Facts collected from a client's output while it is read."""
 
@@ -90,7 +96,7 @@ class _Reader:
         self.session = self.served = self.last = ""
         self.text: deque[str] = deque(maxlen=MAX_TEXT_PIECES if client.joins_text else 1)
         self.counters = [UsageCounter(meter) for meter in client.usage]
-        self.reported: TurnFailure | None = None
+        self.reported: ReportedFailure | None = None
         self.done = self.has_events = False
 
     def read_line(self, line: str) -> None:
@@ -137,7 +143,18 @@ def _pick(rules: Iterable[ExtractRule], event: Any, line: str) -> str:
     return ""
 
 
-def _reported_failure(rules: Iterable[FailureRule], event: Any, file: str) -> TurnFailure | None:
+@dataclass(frozen=True)
+class ReportedFailure:
+    """Text that a rule of the client names as an error. Only the last one of a turn is classified, which takes time."""
+
+    rule: FailureRule
+    text: str
+
+    def classified(self) -> TurnFailure:
+        return make_failure(self.rule.kind or classify(self.text, self.rule.otherwise), self.text)
+
+
+def _reported_failure(rules: Iterable[FailureRule], event: Any, file: str) -> ReportedFailure | None:
     """Return the failure that an event of the output, or of a session file, reports."""
     for rule in rules:
         if rule.line or rule.file != file or not json_events.event_matches(event, rule.where):
@@ -146,7 +163,7 @@ def _reported_failure(rules: Iterable[FailureRule], event: Any, file: str) -> Tu
             continue
         text = json_events.text_at(event, rule.at)
         if re.search(rule.matches, text):
-            return make_failure(rule.kind or classify(text, rule.otherwise), text)
+            return ReportedFailure(rule, text)
     return None
 
 
@@ -168,7 +185,7 @@ def _failure(client: Client, reader: _Reader, process: ProcessExit) -> TurnFailu
     """Return why the turn failed, None if it did not. Text that no rule of the client names as an error is shown, not
     classified: it may be the output of a tool, or anything that a user's program prints."""
     if reader.reported:
-        return reader.reported
+        return reader.reported.classified()
     if process.exit_code is None:
         return _killed(client, reader, process)
     if kind := client.exit_codes.get(str(process.exit_code)):
@@ -187,8 +204,8 @@ def _failure(client: Client, reader: _Reader, process: ProcessExit) -> TurnFailu
 def _killed(client: Client, reader: _Reader, process: ProcessExit) -> TurnFailure:
     """Return the failure of a killed turn. If the client's last words are that it waits for its provider, that is the
     cause."""
-    waiting = _reported_failure(client.waiting, json_events.parse_event(reader.last) or {}, "")
-    waiting = waiting or _failure_in_stderr(client.waiting, process.stderr_tail)
+    reported = _reported_failure(client.waiting, json_events.parse_event(reader.last) or {}, "")
+    waiting = reported.classified() if reported else _failure_in_stderr(client.waiting, process.stderr_tail)
     words = waiting.text if waiting else _last_stderr_lines(process, 1)
     kind = waiting.kind if waiting and waiting.kind in TRANSIENT else FailureKind.TIMEOUT
     return make_failure(kind, f"killed when its time was over; last output: {words}")

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from evopolicygym.analysis.limited_process import limit
 from evopolicygym.run_paths import AGENT_FOLDERS, TRANSCRIPTS, WORKSPACE
 from evopolicygym.sandbox.checkpoints import AUTORUN_NAMES, BARE_REPOSITORY_NAMES, autorun_names
+from evopolicygym.sandbox.limited_process import limit
 
 CPU_S: Final = 60
 MEMORY: Final = 1 << 30

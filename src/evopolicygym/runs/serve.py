@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
-from evopolicygym.analysis.limited_process import run_limited
 from evopolicygym.errors import RunSuspended
 from evopolicygym.judge import delivery, scoring
 from evopolicygym.judge.events import Inspected, Suspended
@@ -26,6 +25,7 @@ from evopolicygym.run_record import Integrity
 from evopolicygym.runs import disk_reserve, integrity, locks, workspace
 from evopolicygym.runs.agent.setup import delete_credentials
 from evopolicygym.runs.open_run import OpenRun
+from evopolicygym.sandbox.limited_process import run_limited
 from evopolicygym.server import owner_socket
 from evopolicygym.server.app import ServedTask, build_app
 from evopolicygym.server.http_server import bind, serve_requests

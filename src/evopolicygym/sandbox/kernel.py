@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+from contextlib import suppress
 from typing import Final
 
 X86_64: Final = {
@@ -91,6 +92,7 @@ MS_REC: Final = 16384
 MS_PRIVATE: Final = 1 << 18
 MNT_DETACH: Final = 2
 
+OUT_OF_MEMORY_SCORE: Final = "500"
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_DUMPABLE: Final = 4
 PR_CAPBSET_DROP: Final = 24
@@ -196,3 +198,9 @@ def clear_capabilities() -> None:
 def die_with_parent(signal_number: int) -> None:
     """Receive ``signal_number`` when the parent dies (the owner of the other end should be checked for EOF too)."""
     prctl(PR_SET_PDEATHSIG, signal_number)
+
+
+def prefer_for_oom_kill() -> None:
+    """Let the kernel kill this process before the judge when memory runs out."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write(OUT_OF_MEMORY_SCORE)

@@ -10,9 +10,9 @@ from typing import Final
 
 from evopolicygym.analysis.edits.bundle import MAX_CHECKPOINT_BYTES, MAX_SOURCE_BYTES, hash_files
 from evopolicygym.analysis.edits.code_reader_child import CPU_S
-from evopolicygym.analysis.limited_process import run_limited
 from evopolicygym.files import file_digests, list_files
 from evopolicygym.run_record import Code
+from evopolicygym.sandbox.limited_process import run_limited
 
 MAX_FILES: Final = 4_000  # as of a checkpoint
 MAX_DEPTH: Final = 16

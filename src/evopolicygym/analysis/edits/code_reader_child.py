@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from evopolicygym.analysis.edits.bundle import Bundle, SourceFile, read_bundle
-from evopolicygym.analysis.limited_process import limit
+from evopolicygym.sandbox.limited_process import limit
 
 MIB: Final = 1 << 20
 CPU_S: Final = 30

@@ -11,9 +11,9 @@ from typing import Annotated, Final
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from evopolicygym.analysis.edits.versions_child import CPU_S, MAX_LINE, MAX_STATEMENTS
-from evopolicygym.analysis.limited_process import run_limited
 from evopolicygym.analysis.work_limit import WorkLimit
 from evopolicygym.files import is_folder
+from evopolicygym.sandbox.limited_process import run_limited
 
 MODULE: Final = "evopolicygym.analysis.edits.versions_child"
 MAX_FAILURES: Final = 4  # of the reader: after that the rest of a run is unknown

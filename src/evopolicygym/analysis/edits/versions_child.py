@@ -19,8 +19,8 @@ from evopolicygym.analysis.edits.canonical import CanonicalForm, canonical_form
 from evopolicygym.analysis.edits.code_reader_child import source_text
 from evopolicygym.analysis.edits.data_files import describe_file, is_read, joined
 from evopolicygym.analysis.edits.mechanisms import Evidence, find_mechanisms
-from evopolicygym.analysis.limited_process import limit
 from evopolicygym.files import list_files, read_file
+from evopolicygym.sandbox.limited_process import limit
 
 MIB: Final = 1 << 20
 CPU_S: Final = 20

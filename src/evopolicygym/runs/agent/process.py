@@ -23,7 +23,7 @@ from evopolicygym.agents import home
 from evopolicygym.agents.definitions import Client, Command, CommandInputs, VendorAddress
 from evopolicygym.agents.failures import FailureKind, TurnFailure
 from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply
-from evopolicygym.agents.turn import ProcessExit, Turn
+from evopolicygym.agents.turn import ProcessExit, Turn, unreadable_turn
 from evopolicygym.agents.usage import Usage
 from evopolicygym.errors import TEMPORARY, UserError
 from evopolicygym.run_paths import turn_file
@@ -40,7 +40,6 @@ from evopolicygym.runs.agent.output import (
 )
 from evopolicygym.runs.agent.turn_files import Heartbeat, save_command, save_traffic, with_traffic
 from evopolicygym.runs.agent.turn_reader import read_turn
-from evopolicygym.runs.agent.turn_reader_child import unreadable_turn
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
 from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
 from evopolicygym.sandbox.agent.network import ProxyTraffic
@@ -202,7 +201,10 @@ class CliAgent:
 
     def _read(self, request: TurnRequest, out: Path, err: Path, ended: ProcessExit) -> Turn:
         ended = replace(ended, stderr_tail=_tail(err))
-        return request.retry(lambda: read_turn(self._command.client, out, ended))
+        try:
+            return request.retry(lambda: read_turn(self._command.client, out, ended))
+        except OSError as error:
+            return unreadable_turn(ended, str(error))
 
     def close(self) -> None:
         if self._process:

@@ -3,7 +3,9 @@ patterns of a client's definition run over them."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import pickle
 import sys
 from pathlib import Path
@@ -11,10 +13,9 @@ from typing import Any, Final
 
 from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.failures import FailureKind, TurnFailure
-from evopolicygym.agents.turn import ProcessExit, Turn
+from evopolicygym.agents.turn import ProcessExit, Turn, unreadable_turn
 from evopolicygym.agents.usage import Usage
-from evopolicygym.analysis.limited_process import run_limited
-from evopolicygym.runs.agent.turn_reader_child import unreadable_turn
+from evopolicygym.sandbox.limited_process import run_limited
 
 CHILD: Final = "evopolicygym.runs.agent.turn_reader_child"
 CPU_S: Final = 120
@@ -22,10 +23,12 @@ CPU_S: Final = 120
 
 def read_turn(client: Client, transcript: Path, process: ProcessExit) -> Turn:
     """Read a turn by the rules of its client. What cannot be read fails the turn, never the run. Raises OSError if the
-    child cannot be started."""
-    packages = tuple(path for path in sys.path if path)  # definitions of clients need installed ones
-    request = pickle.dumps((client, transcript, process))
-    child = run_limited(CHILD, str(CPU_S), cpu_s=CPU_S, given=request, packages=packages)
+    child cannot be started, or was killed for want of memory."""
+    packages = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]
+    request = json.dumps(packages).encode() + b"\n" + pickle.dumps((client, transcript, process))
+    child = run_limited(CHILD, str(CPU_S), cpu_s=CPU_S, given=request)
+    if child.was_killed:
+        raise OSError(errno.ENOMEM, "the process that reads it was killed, perhaps for want of memory")
     failure = f"reading it {child.failure}" if child.failure else "the reader's answer makes no sense"
     try:
         if not child.failure:

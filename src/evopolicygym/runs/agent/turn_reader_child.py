@@ -9,34 +9,25 @@ import json
 import pickle
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import Final
 
-from evopolicygym.agents.definitions import Client
-from evopolicygym.agents.failures import FailureKind, TurnFailure
-from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
-from evopolicygym.agents.turn import ProcessExit, Turn
-from evopolicygym.analysis.limited_process import limit
 from evopolicygym.runs.agent.output import open_plain
+from evopolicygym.sandbox.limited_process import limit
 
 MEMORY: Final = 2 << 30
 
 
 def main(cpu_s: str) -> None:
     limit(int(cpu_s), MEMORY)
+    sys.path += json.loads(sys.stdin.buffer.readline())
+    # These need installed packages, which are found only now.
+    from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
+    from evopolicygym.agents.turn import unreadable_turn
+
     client, transcript, process = pickle.load(sys.stdin.buffer)
-    print(json.dumps(asdict(_read(client, transcript, process))))
-
-
-def _read(client: Client, transcript: Path, process: ProcessExit) -> Turn:
     try:
         with io.TextIOWrapper(open_plain(transcript), "utf-8", "replace") as file:
-            return client.read(bounded_lines(file, ReadingLimit()), process)
+            turn = client.read(bounded_lines(file, ReadingLimit()), process)
     except Exception as error:
-        return unreadable_turn(process, f"{type(error).__name__}: {error}")
-
-
-def unreadable_turn(process: ProcessExit, why: str) -> Turn:
-    """Return the turn of which no more is known than how its process ended."""
-    failure = TurnFailure(FailureKind.CLIENT, f"what it left cannot be read: {why}")
-    return Turn(process.exit_code, process.wall_s, process.session, failure=failure)
+        turn = unreadable_turn(process, f"{type(error).__name__}: {error}")
+    print(json.dumps(asdict(turn)))

@@ -25,7 +25,6 @@ from evopolicygym.sandbox.agent.program import (
     become_program,
     describe,
     exit_code,
-    prefer_for_oom_kill,
 )
 from evopolicygym.sandbox.agent.visible_files import RESOLVER
 from evopolicygym.sandbox.privileges import NEW_ROOT, enter_namespaces, enter_root, switch_user
@@ -56,7 +55,7 @@ def become_init(request: LaunchRequest, report: int) -> NoReturn:
     """Be the first process of the namespace: build the root, start the program, reap the dead, end with the program."""
     k.die_with_parent(signal.SIGKILL)
     try:
-        prefer_for_oom_kill()
+        k.prefer_for_oom_kill()
         _build_root(request)
         k.prctl(k.PR_SET_DUMPABLE, 0)  # before there is a process that could look into this one
     except BaseException as error:

@@ -25,7 +25,6 @@ from evopolicygym.sandbox.privileges import count_tasks, switch_user
 LAYER: Final = "layer"
 PROGRAM: Final = "program"
 DISCARD: Final = 9  # a port with no listener, which is never granted
-OUT_OF_MEMORY_SCORE: Final = "500"
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def apply_layers(layers: Layers) -> None:
     """Apply every layer to this process, in order. Raises if one fails; then the program must not be started."""
     _reset_signals()
     _limit(resource.RLIMIT_CORE, 0)
-    prefer_for_oom_kill()
+    kernel.prefer_for_oom_kill()
     if layers.level is AgentLevel.NONE:
         return
     _limit(resource.RLIMIT_NPROC, layers.processes + _counted_tasks(layers))
@@ -173,12 +172,6 @@ def _limit(kind: int, value: int) -> None:
     hard = resource.getrlimit(kind)[1]
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
-
-
-def prefer_for_oom_kill() -> None:
-    """Let the kernel kill the agent before the judge when memory runs out."""
-    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write(OUT_OF_MEMORY_SCORE)
 
 
 def self_test(request: LaunchRequest) -> None:
