@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 
 from evopolicygym.cli.main import _app
 from evopolicygym.errors import UserError
+from evopolicygym.record_checks import fingerprint_id
 
 
 def report(*arguments):
@@ -52,3 +53,20 @@ def test_nothing_but_the_page_is_left(tmp_path, left):
     (tmp_path / "out").mkdir()
     report(tmp_path / "runs", "-o", tmp_path / "out" / left)
     assert [path.name for path in (tmp_path / "out").iterdir()] == [left]
+
+
+def test_a_record_of_another_person_may_lack_any_fact_of_its_conditions(tmp_path):
+    """A page of two runs, of which one states less; each fact in turn, and all of them."""
+    write_run(tmp_path / "runs" / "whole", [source("x = 1\n", validation=1.0)])
+    written = write_run(tmp_path / "runs" / "other", [source("x = 1\n", validation=1.0)])
+    whole = dict(written.facts["ids"]["fingerprint"])
+    accepted = []
+    for missing in [[name] for name in whole] + [list(whole)]:
+        facts = {name: fact for name, fact in whole.items() if name not in missing}
+        written.facts["ids"] |= {"fingerprint": facts, "comparable_id": fingerprint_id("c", facts)}
+        written.rewrite()
+        done = report(tmp_path / "runs", "-o", tmp_path / "page.html")
+        assert done.exit_code in (0, 1) and not isinstance(done.exception, Exception), (missing, done.exception)
+        assert done.exit_code == 1 or "other" in (tmp_path / "page.html").read_text(), missing
+        accepted += [name for name in missing if done.exit_code == 0]
+    assert "budget" in accepted
