@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NoReturn, Self
@@ -94,6 +95,7 @@ def _forget_token() -> None:
 
 
 STORE_BYTES: Final = 128 << 20
+POLL_S: Final = 0.05
 LONGEST_FOLDER: Final = 40  # Ray puts sockets below it, and the kernel limits their paths to 107 bytes
 # Memory is limited per policy, as without Ray: other programs' memory use must not cost us workers.
 RAY_SETTINGS: Final = {"RAY_memory_monitor_refresh_ms": "0", "RAY_DEDUP_LOGS": "0"}
@@ -179,13 +181,20 @@ def _kill_children() -> None:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         try:
-            os.waitpid(-1, 0)
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                time.sleep(POLL_S)
         except ChildProcessError:
             return
 
 
 def _children() -> list[int]:
-    return [int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()]
+    """Return the children of this process, which are listed by its threads. Ray's threads end at any time: then their
+    children are those of another thread, and are found in the next look."""
+    children: list[int] = []
+    for thread in Path("/proc/self/task").iterdir():
+        with suppress(OSError):
+            children += map(int, (thread / "children").read_text().split())
+    return children
 
 
 if __name__ == "__main__":
