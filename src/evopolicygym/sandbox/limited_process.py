@@ -25,6 +25,7 @@ CODE: Final = (
 )
 WALL_PER_CPU: Final = 10.0
 ANSWER_BYTES: Final = 16 << 20
+JUDGE: Final = "EVOPOLICYGYM_JUDGE"  # a variable with the process that waits for the answer
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,8 @@ def limit(cpu_s: int, memory: int) -> None:
     """Limit this process, if it has no lower limits yet, and let it die before the judge, or with it. A child calls it
     before anything else."""
     kernel.die_with_parent(signal.SIGKILL)
+    if os.getppid() != int(os.environ.get(JUDGE, os.getppid())):
+        os._exit(1)  # it died before that call
     kernel.prefer_for_oom_kill()
     for kind, soft, hard in (
         (resource.RLIMIT_CORE, 0, 0),
@@ -68,7 +71,7 @@ def run_limited(module: str, *arguments: str, cpu_s: int, given: bytes = b"") ->
                 stdout=answer,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={},
+                env={JUDGE: str(os.getpid())},
                 timeout=WALL_PER_CPU * cpu_s,
                 process_group=0,
             )
