@@ -25,7 +25,7 @@ CODE: Final = (
 )
 WALL_PER_CPU: Final = 10.0
 ANSWER_BYTES: Final = 16 << 20
-JUDGE: Final = "EVOPOLICYGYM_JUDGE"  # a variable with the process that waits for the answer
+JUDGE: Final = "JUDGE_PROCESS"  # a variable with the process that waits for the answer
 
 
 @dataclass(frozen=True)
