@@ -54,7 +54,7 @@ def test_the_child_reads_what_the_definition_says(name, transcript, ended):
     client = definitions.load(name)
     with transcript.open(errors="replace") as lines:
         expected = client.read(lines, ended)
-    assert turn_reader.read_turn(client, transcript, ended) == expected
+    assert turn_reader.read_turn_in_child(client, transcript, ended) == expected
     if name == "codex":
         assert (expected.session, expected.text) == ("t-1", "a lone \ud800 and \x1b[2J")
 
@@ -65,7 +65,7 @@ def test_a_pattern_that_never_ends_costs_the_turn_and_nothing_else(transcript, e
     transcript.write_text("a" * 200 + "\n")
     monkeypatch.setattr(turn_reader, "CPU_S", 1)
     answers, ticks = [], 0
-    thread = threading.Thread(target=lambda: answers.append(turn_reader.read_turn(client, transcript, ended)))
+    thread = threading.Thread(target=lambda: answers.append(turn_reader.read_turn_in_child(client, transcript, ended)))
     thread.start()
     while thread.is_alive():
         time.sleep(0.05)
@@ -82,9 +82,9 @@ from pathlib import Path
 from evopolicygym.agents import definitions
 from evopolicygym.agents.definitions import ExtractRule
 from evopolicygym.agents.turn import ProcessExit
-from evopolicygym.runs.agent.turn_reader import read_turn
+from evopolicygym.runs.agent.turn_reader import read_turn_in_child
 client = definitions.load("codex").model_copy(update={"text": (ExtractRule(line=sys.argv[2]),)})
-read_turn(client, Path(sys.argv[1]), ProcessExit(0, 1.0, Path("/nonexistent")))
+read_turn_in_child(client, Path(sys.argv[1]), ProcessExit(0, 1.0, Path("/nonexistent")))
 """
 
 
@@ -132,7 +132,7 @@ def test_a_reader_that_is_killed_for_memory_is_no_failure_of_the_agent(slow_read
 def test_the_reader_needs_no_disk(transcript, ended, monkeypatch):
     """An agent can fill it, and hid its tokens from the judge by that."""
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
-    assert turn_reader.read_turn(definitions.load("codex"), transcript, ended).usage
+    assert turn_reader.read_turn_in_child(definitions.load("codex"), transcript, ended).usage
 
 
 def test_any_search_path_of_the_judge_will_do(transcript, ended, tmp_path, monkeypatch):
@@ -144,13 +144,13 @@ def test_any_search_path_of_the_judge_will_do(transcript, ended, tmp_path, monke
     (beside / "__init__.py").write_text("raise SystemExit(3)")
     monkeypatch.setattr(limited_process, "PACKAGE_ROOT", str(installed))
     monkeypatch.setattr(sys, "path", [tmp_path, None, "", "relative", "/long" * 40_000, *sys.path])
-    turn = turn_reader.read_turn(definitions.load("codex"), transcript, ended)
+    turn = turn_reader.read_turn_in_child(definitions.load("codex"), transcript, ended)
     assert turn.session == "t-1" and turn.failure is None
 
 
 def test_a_reader_that_fails_says_why(transcript, ended):
     client = definitions.load("codex").model_copy(update={"text": (ExtractRule(line="("),)})
-    failure = turn_reader.read_turn(client, transcript, ended).failure
+    failure = turn_reader.read_turn_in_child(client, transcript, ended).failure
     assert failure.kind is FailureKind.CLIENT and "what it left cannot be read" in failure.text
     assert "missing ), unterminated subpattern" in failure.text
 

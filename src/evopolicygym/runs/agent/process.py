@@ -7,7 +7,6 @@ in JSON lines. Both are an `AgentRunner`, which is all that the loop of a run (r
 from __future__ import annotations
 
 import io
-import logging
 import os
 import tempfile
 import time
@@ -39,7 +38,7 @@ from evopolicygym.runs.agent.output import (
     open_plain,
 )
 from evopolicygym.runs.agent.turn_files import Heartbeat, save_command, save_traffic, with_traffic
-from evopolicygym.runs.agent.turn_reader import read_turn
+from evopolicygym.runs.agent.turn_reader import read_turn_in_child
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
 from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
 from evopolicygym.sandbox.agent.network import ProxyTraffic
@@ -47,7 +46,6 @@ from evopolicygym.sandbox.agent.network import ProxyTraffic
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
 LISTENER_ENDS_S: Final = 10.0  # for the thread that reads from a program that has ended
-log = logging.getLogger(__name__)
 
 MustEnd = Callable[[TurnProgress], TurnFailure | None]
 Reading = Callable[[], Turn]
@@ -192,7 +190,7 @@ class CliAgent:
 
     def _read_now(self, out: Path, ended: ProcessExit) -> Turn:
         try:
-            return read_turn(self._command.client, out, ended)
+            return read_turn_in_child(self._command.client, out, ended)
         except OSError as error:  # a shortage: the turn goes on, and is read again when it is over
             return unreadable_turn(ended, str(error))
 
@@ -202,7 +200,7 @@ class CliAgent:
     def _read(self, request: TurnRequest, out: Path, err: Path, ended: ProcessExit) -> Turn:
         ended = replace(ended, stderr_tail=_tail(err))
         try:
-            return request.retry(lambda: read_turn(self._command.client, out, ended))
+            return request.retry(lambda: read_turn_in_child(self._command.client, out, ended))
         except OSError as error:
             return unreadable_turn(ended, str(error))
 

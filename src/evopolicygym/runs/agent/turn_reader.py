@@ -21,7 +21,7 @@ CHILD: Final = "evopolicygym.runs.agent.turn_reader_child"
 CPU_S: Final = 120
 
 
-def read_turn(client: Client, transcript: Path, process: ProcessExit) -> Turn:
+def read_turn_in_child(client: Client, transcript: Path, process: ProcessExit) -> Turn:
     """Read a turn by the rules of its client. What cannot be read fails the turn, never the run. Raises OSError if the
     child cannot be started, or was killed for want of memory."""
     packages = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]
