@@ -487,6 +487,24 @@ def test_calls_at_the_same_time_do_not_pass_a_limit_together():
         assert answers.count(200) == 5 == len(model.seen) and answers.count(429) == 27
 
 
+class UnreadableTable(dict):
+    """Prices that cannot be looked up: any fault in reading what a call used."""
+
+    def get(self, *_):
+        raise RuntimeError("no price can be read")
+
+
+def test_a_call_whose_usage_cannot_be_read_counts_without_it():
+    meter = ModelMeter(CallLimits(requests=2), UnreadableTable())
+    with ScriptedModel() as model:
+        opened = Gateway([ModelServer(model.url, KEY)], meter)
+        answers = [call(opened, "openai-chat")[0] for _ in range(3)]
+        opened.close()
+    assert answers == [200, 200, 429], "it is answered, and the limit holds"
+    facts = meter.turn(0).facts(None)
+    assert facts["requests"] == facts["unmetered"] == 2 and facts["failed"] == 0
+
+
 def test_a_meter_continues_where_a_killed_process_ended(tmp_path):
     path = tmp_path / "calls.jsonl"
     with ScriptedModel() as model:

@@ -309,8 +309,13 @@ class Gateway:
         self._count(call)
 
     def _count(self, call: CallUnderWay) -> ModelCall:
+        """Count a call once: without its usage if that cannot be read, which the record then says."""
         if call.counted is None:
-            call.counted = self.meter.add(call.summary(), call.is_admitted)
+            try:
+                call.counted = self.meter.add(call.summary(), call.is_admitted)
+            except Exception:
+                log.exception("what a call to the model used could not be read")
+                call.counted = self.meter.add(call.unread_summary(), call.is_admitted)
         return call.counted
 
     def _keep(self, call: CallUnderWay) -> None:
