@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import socket
@@ -9,6 +10,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from http.client import HTTPConnection, IncompleteRead
 
 import pytest
@@ -17,6 +19,7 @@ from scripted_model import ScriptedModel
 from wire_formats import CACHED, INPUT, OUTPUT, REASONING, WRITTEN
 
 from evopolicygym.errors import UserError
+from evopolicygym.gateway import server
 from evopolicygym.gateway.call_limits import CallAdmission, CallLimits
 from evopolicygym.gateway.connections import AnsweredClient
 from evopolicygym.gateway.metering import ModelMeter
@@ -488,21 +491,27 @@ def test_calls_at_the_same_time_do_not_pass_a_limit_together():
 
 
 class UnreadableTable(dict):
-    """Prices that cannot be looked up: any fault in reading what a call used."""
-
     def get(self, *_):
-        raise RuntimeError("no price can be read")
+        raise OSError(errno.EMFILE, "prices are read from files")
 
 
-def test_a_call_whose_usage_cannot_be_read_counts_without_it():
-    meter = ModelMeter(CallLimits(requests=2), UnreadableTable())
+def test_a_call_without_a_price_counts_with_its_tokens():
+    meter = ModelMeter(CallLimits(tokens=INPUT), UnreadableTable())
     with ScriptedModel() as model:
         opened = Gateway([ModelServer(model.url, KEY)], meter)
-        answers = [call(opened, "openai-chat")[0] for _ in range(3)]
+        answers = [call(opened, "openai-chat")[0] for _ in range(2)]
         opened.close()
-    assert answers == [200, 200, 429], "it is answered, and the limit holds"
-    facts = meter.turn(0).facts(None)
-    assert facts["requests"] == facts["unmetered"] == 2 and facts["failed"] == 0
+    assert answers == [200, 429], "it is answered, and the limit holds"
+    assert meter.used.tokens == INPUT + OUTPUT and meter.turn(0).usage.cost_usd is None
+
+
+def test_a_run_makes_no_more_calls_than_a_resumed_one_can_read(monkeypatch):
+    """Lists of models cost nothing and reach no other limit."""
+    monkeypatch.setattr(server, "MAX_CALLS", 2)
+    with ScriptedModel() as model, gateway(model.url) as opened:
+        statuses = [ask(opened, "GET", "/v1/models").status for _ in range(3)]
+        assert statuses[:2] != [429, 429] and statuses[2] == 429
+        assert call(opened, "openai-chat")[0] == 429 and opened.meter.last_number == 2
 
 
 def test_a_meter_continues_where_a_killed_process_ended(tmp_path):
@@ -515,7 +524,10 @@ def test_a_meter_continues_where_a_killed_process_ended(tmp_path):
     with path.open("a") as file:
         file.write('{"number": 2, "turn"')  # it was killed here
     again = ModelMeter(CallLimits(requests=1), {}, path)
+    (first,) = again.turn(3).calls
     assert again.last_number == 1 and again.turn(3).usage == opened.meter.turn(3).usage and again.admit() == "requests"
+    again.add(replace(first, number=2), was_admitted=False)
+    assert ModelMeter(CallLimits(), {}, path).last_number == 2, "what comes after the torn line is not lost with it"
 
 
 def test_calls_that_another_person_wrote_are_no_errors(tmp_path, caplog):

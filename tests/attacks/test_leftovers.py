@@ -291,25 +291,56 @@ def can_mount() -> bool:
 @pytest.mark.skipif(not can_mount(), reason="cannot mount a small disk here: needs root and a mount namespace")
 def test_an_agent_that_fills_the_disk_is_scored(tmp_path):
     """The disk space that was reserved is enough for it."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
     agent = program(tmp_path, FILL)
-    script = 'mount -t tmpfs -o size=24m none "$0" && exec "$@"'
-    words = [
-        "run",
-        "toys:Toy-v0",
-        "--run",
-        str(disk / "run"),
-        "--json",
-        *TINY,
-        "--agent",
-        "command",
-        "--max-turns",
-        "1",
-    ]
-    command = ["unshare", "-m", "sh", "-c", script, str(disk), *COMMAND, *words, "--", "python3", str(agent)]
-    record = outcome(subprocess.run(command, capture_output=True, text=True, preexec_fn=limited))
+    record = play_on_small_disk(tmp_path, "--agent", "command", "--max-turns", "1", "--", "python3", str(agent))
     assert record["turns"][0]["failure"] is None
+
+
+def play_on_small_disk(folder: Path, *options: str) -> dict:
+    disk = folder / "disk"
+    disk.mkdir()
+    script = 'mount -t tmpfs -o size=24m none "$0" && exec "$@"'
+    words = ("run", "toys:Toy-v0", "--run", str(disk / "run"), "--json", *TINY, *options)
+    command = ["unshare", "-m", "sh", "-c", script, str(disk), *COMMAND, *words]
+    return outcome(subprocess.run(command, capture_output=True, text=True, preexec_fn=limited))
+
+
+TOKENS = """
+    print("x" * 10_000)
+    print(json.dumps({"type": "turn.completed", "usage": {"input_tokens": 1, "output_tokens": 3000}}), flush=True)
+    import time; time.sleep(0.5)  # it is copied while the disk is full
+    os.remove("filler")
+"""
+VERSIONED = """#!/usr/bin/env python3
+import sys
+if "--version" in sys.argv: print("1.0"); sys.exit()
+"""
+DEFINITION = """
+title = "Filler"
+program = "{agent}"
+argv = ["${{program}}"]
+done = [{{ type = "turn.completed" }}]
+
+[[usage]]
+where = {{ type = "turn.completed" }}
+scope = "turn"
+input = "usage.input_tokens"
+output = "usage.output_tokens"
+input_includes_cache = false
+"""
+
+
+@pytest.mark.skipif(not can_mount(), reason="cannot mount a small disk here: needs root and a mount namespace")
+def test_an_agent_that_fills_the_disk_while_it_reports_its_tokens_reaches_its_limit(tmp_path):
+    """What it prints meanwhile is held, and is in the transcript when there is space again."""
+    agent, definition = program(tmp_path, FILL + TOKENS), tmp_path / "filler.toml"
+    agent.write_text(VERSIONED + agent.read_text())
+    agent.chmod(0o755)
+    definition.write_text(DEFINITION.format(agent=agent))
+    record = play_on_small_disk(tmp_path, "--agent", str(definition), "--max-turns", "3", "--max-tokens", "1000")
+    (turn,) = record["turns"]
+    assert turn["usage"]["output"] == 3000 and turn["failure"] is None
+    assert record["times"]["closed_because"] == "limit_tokens"
 
 
 @pytest.mark.parametrize("how", ["finish", "resume"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
 import os
 import resource
@@ -11,19 +13,26 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from evopolicygym.agents import definitions
 from evopolicygym.agents.definitions import ExtractRule
 from evopolicygym.agents.failures import FailureKind
-from evopolicygym.agents.turn import ProcessExit
+from evopolicygym.agents.turn import ProcessExit, Turn
 from evopolicygym.agents.usage import Usage
-from evopolicygym.judge.shortage import WAIT_OVER, WAITING_PREFIX, ShortagePause
+from evopolicygym.errors import Fault
+from evopolicygym.judge.shortage import WAIT_OVER, WAITING_PREFIX, ShortagePause, scarce_resource
+from evopolicygym.judge.state import RunPhase
 from evopolicygym.runs.agent import turn_reader
+from evopolicygym.runs.agent.limits import AgentLimits, TurnProgress, TurnWatch
+from evopolicygym.runs.agent.loop import AgentLoop, NoSharing, turn_event
 from evopolicygym.runs.agent.process import AgentCommand, CliAgent, TurnRequest
+from evopolicygym.runs.agent.turn_files import Heartbeat
 from evopolicygym.sandbox import limited_process
 from process_helpers import alive, descendants, wait_until
 
@@ -121,12 +130,13 @@ def test_ctrl_c_does_not_reach_the_reader(slow_reading):
     assert os.getpgid(reader) == reader != os.getpgid(judge.pid)
 
 
-def test_a_reader_that_is_killed_for_memory_is_no_failure_of_the_agent(slow_reading):
-    """The run's pause reads the turn again, as in the shortage below."""
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGHUP])
+def test_a_reader_that_somebody_kills_is_no_failure_of_the_agent(number, slow_reading):
+    """The kernel does, and programs that watch over memory. The run's pause reads the turn again, as below."""
     judge, reader = slow_reading
-    os.kill(reader, signal.SIGKILL)
+    os.kill(reader, number)
     _, words = judge.communicate(timeout=120)
-    assert b"OSError: [Errno 12]" in words and b"was killed" in words
+    assert b"ReaderLost: [Errno 12]" in words and b"was killed" in words
 
 
 def test_the_reader_needs_no_disk(transcript, ended, monkeypatch):
@@ -155,24 +165,90 @@ def test_a_reader_that_fails_says_why(transcript, ended):
     assert "missing ), unterminated subpattern" in failure.text
 
 
-def test_a_shortage_delays_the_reading_and_changes_nothing(transcript, ended, tmp_path):
-    """A real one, of open files, which ends when the user is told."""
+def test_a_reader_without_descriptors_is_no_failure_of_the_agent(transcript, ended):
+    """A lease makes the kernel refuse to open the transcript with the number of a shortage."""
+    before = signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel's note that somebody wants to open it
+    lease = os.open(transcript, os.O_RDWR)
+    try:
+        try:
+            fcntl.fcntl(lease, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError as error:
+            pytest.skip(f"no leases on this file system: {error.strerror}")
+        with pytest.raises(turn_reader.ReaderLost) as lost:
+            turn_reader.read_turn_in_child(definitions.load("codex"), transcript, ended)
+        assert lost.value.errno == errno.EAGAIN
+    finally:
+        os.close(lease)
+        signal.signal(signal.SIGIO, before)
+    assert turn_reader.read_turn_in_child(definitions.load("codex"), transcript, ended).session == "t-1"
+
+
+def test_an_installation_that_breaks_during_a_run_is_a_fault_of_the_judge(transcript, ended, tmp_path, monkeypatch):
+    """As an agent's failure, it would end the run after three turns."""
+    monkeypatch.setattr(limited_process, "PACKAGE_ROOT", str(tmp_path))
+    with pytest.raises(Fault, match="ended with exit code 1"):
+        turn_reader.read_turn_in_child(definitions.load("codex"), transcript, ended)
+
+
+@pytest.fixture
+def agent(ended, tmp_path):
+    """It has lived for 9 s in its first turn."""
+    agent = CliAgent(AgentCommand(definitions.load("codex"), tmp_path, ended.home), None, None, transcripts=tmp_path)
+    Heartbeat(tmp_path).beat(1, 9.0)
+    return agent
+
+
+@contextmanager
+def no_open_files():
+    """Let this process open nothing; yield what ends that."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-    command = AgentCommand(definitions.load("codex"), tmp_path, ended.home)
-    agent = CliAgent(command, sandbox=None, level=None, transcripts=tmp_path)
-    notices = []
-
-    def notify(text: str) -> None:
-        notices.append(text)
-        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-
-    request = TurnRequest(1, "", None, None, lambda progress: None, ShortagePause(tmp_path, notify).retry)
     lowest_free = os.dup(0)
     os.close(lowest_free)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free + 2, limits[1]))
-        turn = agent.recover_turn(request)
-    finally:
+
+    def end() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-    assert turn.session == "t-1" and turn.failure.kind is FailureKind.INTERRUPTED
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
+    try:
+        yield end
+    finally:
+        end()
+
+
+def test_a_shortage_delays_the_reading_and_changes_nothing(transcript, agent, tmp_path):
+    """A real one, of open files, which ends when the user is told."""
+    notices = []
+    with no_open_files() as end:
+        pause = ShortagePause(tmp_path, lambda text: (notices.append(text), end()))
+        turn = agent.recover_turn(TurnRequest(1, "", None, None, lambda progress: None, pause.retry))
+    assert (turn.session, turn.wall_s, turn.failure.kind) == ("t-1", 9.0, FailureKind.INTERRUPTED)
     assert [text.startswith(beginning) for text, beginning in zip(notices, (WAITING_PREFIX, WAIT_OVER), strict=True)]
+
+
+def test_a_run_that_is_stopped_in_a_shortage_leaves_the_turn_to_a_resumed_one(transcript, agent, tmp_path):
+    """Nothing is recorded, and nothing looks like a shortage in which the turn could be played again."""
+    judge = SimpleNamespace(shortage=ShortagePause(tmp_path, lambda text: loop.stop.set()))
+    loop = AgentLoop(judge, agent, AgentLimits(), NoSharing(), None)
+    request = TurnRequest(1, "", None, None, lambda progress: None, loop._retry)
+    with no_open_files(), pytest.raises(Fault, match="cannot be read: Too many open files") as fault:
+        agent.recover_turn(request)
+    assert scarce_resource(fault.value) is None
+    assert agent.recover_turn(request).session == "t-1"
+
+
+def test_limits_are_watched_while_a_turn_is_read(tmp_path):
+    """It may have printed so much that this takes minutes."""
+    may_end = threading.Event()
+
+    def read_turn() -> Turn:
+        may_end.wait(60)
+        return Turn(None, 0.0, usage=Usage(output=100))
+
+    state = SimpleNamespace(turns=[], phase=RunPhase.OPEN, submissions={})
+    judge = SimpleNamespace(state=state, activity=SimpleNamespace())
+    watch = TurnWatch(judge, AgentLimits(tokens=10), threading.Event(), lambda turn: turn_event(turn, 0, None, None))
+    progress = TurnProgress(lambda: 0, read_turn)
+    watch._next_look_at = 0.0
+    assert watch(progress) is None and watch(progress) is None, "it does not wait"
+    may_end.set()
+    assert wait_until(lambda: watch(progress) is not None)

@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from evopolicygym.agents.templates import fill
+from evopolicygym.errors import TEMPORARY
 
 Scalar = str | int | bool
 LONGEST_TEXT: Final = 20_000  # characters kept of a text's beginning, and of its end
@@ -148,7 +149,8 @@ def _names(folder: int, pattern: str, limit: ReadingLimit) -> list[str]:
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, limit.entries)]
-    except OSError:
+    except OSError as error:
+        _raise_shortage(error)
         return []
     limit.entries -= len(names)
     return sorted(name for name in names if fnmatchcase(name, pattern))
@@ -167,11 +169,18 @@ def _file(folder: int, name: str, limit: ReadingLimit) -> Iterator[IO[str]]:
                 yield file
 
 
+def _raise_shortage(error: OSError) -> None:
+    """Raise an error that says nothing about the file."""
+    if error.errno in TEMPORARY:
+        raise error
+
+
 @contextmanager
 def _opened(name: str, flags: int, folder: int | None = None) -> Iterator[int | None]:
     try:
         descriptor = os.open(name, READ | flags, dir_fd=folder)
-    except OSError:
+    except OSError as error:
+        _raise_shortage(error)
         yield None
         return
     try:

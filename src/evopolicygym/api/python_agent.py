@@ -173,13 +173,17 @@ class PythonAgent:
         except (OSError, UserError) as error:
             return Turn(None, time.monotonic() - began, failure=start_failure(request.number == 1, error))
         wall_s = time.monotonic() - began
-        failure = self._failure(request.number, code) if ended is None or self._is_closed else ended
-        text = Redactor(self._keys).text(last_lines(self._stream(request.number, ".out"), 1))
-        return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
+
+        def reading() -> Turn:
+            failure = self._failure(request.number, code) if ended is None or self._is_closed else ended
+            text = Redactor(self._keys).text(last_lines(self._stream(request.number, ".out"), 1))
+            return Turn(code, wall_s, text=text, failure=failure, stop=failure is None)
+
+        return request.retry(reading)
 
     def recover_turn(self, request: TurnRequest) -> Turn:
         failure = TurnFailure(FailureKind.INTERRUPTED, "the process that called run() was killed")
-        return Turn(None, self._heartbeat.seconds_alive(request.number), failure=failure)
+        return request.retry(lambda: Turn(None, self._heartbeat.seconds_alive(request.number), failure=failure))
 
     def close(self) -> None:
         """End the turn under way; `play_turn` returns once nothing of it is left."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from evopolicygym.gateway import apis
@@ -78,20 +78,13 @@ class CallUnderWay:
     def summary(self) -> ModelCall:
         if self._reader:
             self._reader.end()
+        call, self._duration_s = self.request, self._seconds()
         served = self._reader.model if self._reader else None
-        call = self.request
         model = served or apis.requested_model(call.api, call.target, self._request_body(MODEL_BYTES))
-        return replace(
-            self.unread_summary(),
-            model=model and model.encode(errors="replace").decode(),  # the agent may ask for half of a surrogate pair
-            usage=self._reader.usage if self._reader else None,
-        )
-
-    def unread_summary(self) -> ModelCall:
-        """Return the summary without what would have to be read from the call and its answer: model and usage."""
-        self._duration_s = self._seconds()
         return ModelCall(
-            self.number, self.turn, self.request.api, self.status, self.is_complete, None, None,
+            self.number, self.turn, call.api, self.status, self.is_complete,
+            model and model.encode(errors="replace").decode(),  # the agent may ask for half of a surrogate pair
+            self._reader.usage if self._reader else None,
             round(self._first_byte_s, 4), round(self._duration_s, 4), self.attempts, round(self.waited_s, 4),
             self.is_troubled, self.is_given_up,
         )  # fmt: skip

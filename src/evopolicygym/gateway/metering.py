@@ -89,7 +89,8 @@ class ModelMeter:
     def __init__(self, limits: CallLimits, price_table: dict[str, Price], file: Path | None = None) -> None:
         self._limits, self._price_table, self._file = limits, price_table, file
         self._lock = threading.Lock()
-        self._calls = _read_calls(file) if file else []
+        self._calls, is_torn = _read_calls(file) if file else ([], False)
+        self._unwritten = bytearray(b"\n" if is_torn else b"")
         self._under_way = 0
         self._used = CallTotals()
         for call in self._calls:
@@ -136,8 +137,14 @@ class ModelMeter:
         return call
 
     def _cost(self, usage: Usage, model: str | None) -> float | None:
-        if model is not None and model not in self._prices:
-            self._prices[model] = prices.price_of(model, self._price_table)
+        """Return dollars of a call; None if they are unknown, or cannot be looked up now: its tokens count all the
+        same."""
+        try:
+            if model is not None and model not in self._prices:
+                self._prices[model] = prices.price_of(model, self._price_table)
+        except Exception:
+            log.exception("the price of a model cannot be looked up")
+            return None
         price = self._prices.get(model or "")
         return prices.cost(usage, model, {model: price}).usd if model and price else None
 
@@ -146,14 +153,16 @@ class ModelMeter:
             return TurnCalls(tuple(call for call in self._calls if call.turn == number))
 
     def _write(self, call: ModelCall) -> None:
-        """Append a line. A full disk costs the line, not the call."""
+        """Append a line. What does not fit on the disk is written with a later call."""
         if self._file is None:
             return
+        self._unwritten += json.dumps(asdict(call)).encode() + b"\n"
         try:
-            with self._file.open("a") as file:
-                file.write(json.dumps(asdict(call)) + "\n")
+            with self._file.open("ab", buffering=0) as file:
+                while self._unwritten:
+                    del self._unwritten[: file.write(self._unwritten)]
         except OSError as error:
-            log.warning("a call to the model is not in %s: %s", self._file.name, error.strerror)
+            log.warning("a call to the model is not in %s yet: %s", self._file.name, error.strerror)
 
 
 @dataclass(frozen=True)
@@ -221,15 +230,15 @@ def _difference(reported: Usage, metered: Usage | None) -> dict[str, Any]:
     }
 
 
-def _read_calls(path: Path) -> list[ModelCall]:
-    """Read the calls of an earlier process. Lines that are no calls are left out, such as a last one that was cut."""
+def _read_calls(path: Path) -> tuple[list[ModelCall], bool]:
+    """Read the calls of an earlier process, and whether the last line was cut. Lines that are no calls are left out."""
     try:
         with open_file(path.parent, path.name, MAX_FILE_BYTES) as file:
             lines = list(islice(file, MAX_CALLS + 1))
         if len(lines) > MAX_CALLS:
             raise OSError(errno.EFBIG, f"it has more than {MAX_CALLS:,} lines", str(path))
     except FileNotFoundError:
-        return []
+        return [], False
     except OSError as error:
         raise UserError(
             f"cannot read {path}: {error.strerror}",
@@ -238,7 +247,7 @@ def _read_calls(path: Path) -> list[ModelCall]:
     calls = [call for line in lines if (call := _parse_call(line)) is not None]
     if len(calls) < len(lines):
         log.warning("%d lines of %s are no calls to the model, and are left out", len(lines) - len(calls), path.name)
-    return calls
+    return calls, bool(lines) and not lines[-1].endswith(b"\n")
 
 
 assert set(TOKENS) <= set(AMOUNTS)

@@ -28,7 +28,7 @@ from evopolicygym.gateway.call_limits import SuiteLimitReached
 from evopolicygym.gateway.connections import Acceptor, AnsweredClient, most_connections
 from evopolicygym.gateway.endpoints import find_endpoint
 from evopolicygym.gateway.exchange import ExchangeSink, GatewayRequest, ModelApi, Upstream, UpstreamAnswer
-from evopolicygym.gateway.metering import ModelCall, ModelMeter
+from evopolicygym.gateway.metering import MAX_CALLS, ModelCall, ModelMeter
 from evopolicygym.gateway.patience import Outage, Patience, PatientAnswer
 from evopolicygym.gateway.stream_usage import UnclearCall, UsageQuestion, UsageRemover, ask_for_usage
 from evopolicygym.gateway.upstream import HttpUpstream, ModelServer, passed_on
@@ -51,7 +51,6 @@ REPLACED: Final = frozenset({"host", "content-length", "expect", "accept-encodin
 log = logging.getLogger(__name__)
 NO_LOG: Final = logging.getLogger(f"{__name__}.protocol")  # an agent could fill the judge's output with broken requests
 NO_LOG.disabled = True
-
 MakeUpstream = Callable[[ModelServer], Upstream]
 
 
@@ -227,8 +226,9 @@ class Gateway:
             under_way = CallUnderWay(0, self._turn, call, is_admitted)
             try:
                 async with self.patience.admitted(self.meter) as under_way.waited_s:
-                    self._number += 1
-                    under_way.number = self._number
+                    if self._number >= MAX_CALLS:
+                        raise _Refused(apis.quota_error(call.api, f"a run makes at most {MAX_CALLS:,} calls"))
+                    under_way.number = self._number = self._number + 1
                     return await self._answer(route, client, under_way)
             except asyncio.CancelledError:
                 under_way.give_up(self._is_turn_ending)
@@ -309,13 +309,8 @@ class Gateway:
         self._count(call)
 
     def _count(self, call: CallUnderWay) -> ModelCall:
-        """Count a call once: without its usage if that cannot be read, which the record then says."""
         if call.counted is None:
-            try:
-                call.counted = self.meter.add(call.summary(), call.is_admitted)
-            except Exception:
-                log.exception("what a call to the model used could not be read")
-                call.counted = self.meter.add(call.unread_summary(), call.is_admitted)
+            call.counted = self.meter.add(call.summary(), call.is_admitted)
         return call.counted
 
     def _keep(self, call: CallUnderWay) -> None:

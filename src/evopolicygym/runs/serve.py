@@ -43,6 +43,7 @@ NOT_CHECKED: Final = (
 LONGEST_ERROR: Final = 500
 THREADS: Final = 4  # of the agent's loop or hidden scoring, of a submission that is accepted, of refusals
 Play = Callable[[str], Awaitable[str]]
+Retry = Callable[[Callable[[], Integrity]], Integrity]
 
 
 async def serve_run(run: OpenRun, play: Play) -> None:
@@ -203,16 +204,18 @@ def _hidden_cases(run: OpenRun, notify: locks.Notify | None) -> AbstractContextM
 def _inspect(run: OpenRun) -> None:
     """Record the integrity note, once. A run without an agent was played by a person and gets none."""
     if run.settings.agent and run.judge.state.inspected is None:
-        run.judge.record(Inspected(_redacted(inspect_leftovers(run.paths), run.judge.redact)))
+        note = inspect_leftovers(run.paths, run.judge.shortage.retry)
+        run.judge.record(Inspected(_redacted(note, run.judge.redact)))
 
 
-def inspect_leftovers(paths: RunPaths) -> dict[str, Any]:
+def inspect_leftovers(paths: RunPaths, retry: Retry = lambda scan: scan()) -> dict[str, Any]:
     """Return the integrity note of a run: signs in what its agent left, and what was renamed.
 
     What an agent left is hostile input, so it is scanned in a limited process (runs/integrity.py). Never raises: a run
-    ends with its outcome, and whatever goes wrong here becomes a sentence in the record."""
+    ends with its outcome, and whatever goes wrong here becomes a sentence in the record. ``retry`` waits out a
+    shortage."""
     try:
-        note = _integrity_note(paths)
+        note = retry(lambda: _integrity_note(paths))
     except Exception as error:
         log.warning("what the agent left cannot be inspected", exc_info=True)
         text = f"could not be inspected: {type(error).__name__}: {error}"

@@ -28,14 +28,24 @@ ANSWER_BYTES: Final = 16 << 20
 JUDGE: Final = "JUDGE_PROCESS"  # a variable with the process that waits for the answer
 
 
+# By these others end a process: the kernel when memory runs out, or a program that watches over memory.
+FROM_OUTSIDE: Final = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+
+
 @dataclass(frozen=True)
 class ChildAnswer:
-    """Output of the child, and how it failed, if it did; then the output is what it had printed before. ``was_killed``:
-    somebody else ended it, as the kernel does when memory runs out."""
+    """Output of the child, and how it failed, if it did; then the output is what it had printed before. ``exit_code``
+    is that of subprocess, None after a timeout."""
 
     output: bytes
     failure: str | None
-    was_killed: bool = False
+    exit_code: int | None = 0
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether somebody else ended it. Where this process ignores SIGCHLD, it never learns more than that there was
+        no answer."""
+        return -(self.exit_code or 0) in FROM_OUTSIDE or not (self.failure or self.output)
 
 
 def limit(cpu_s: int, memory: int) -> None:
@@ -75,12 +85,12 @@ def run_limited(module: str, *arguments: str, cpu_s: int, given: bytes = b"") ->
                 timeout=WALL_PER_CPU * cpu_s,
                 process_group=0,
             )
-            code = done.returncode
-            failure = _describe_exit(code, cpu_s) if code else None
+            code: int | None = done.returncode
+            failure = _describe_exit(done.returncode, cpu_s) if code else None
         except subprocess.TimeoutExpired:
-            code, failure = 1, f"took more than {WALL_PER_CPU * cpu_s:g} s"
+            code, failure = None, f"took more than {WALL_PER_CPU * cpu_s:g} s"
         answer.seek(0)
-        return ChildAnswer(answer.read(), failure, was_killed=code == -signal.SIGKILL)
+        return ChildAnswer(answer.read(), failure, code)
 
 
 def _describe_exit(code: int, cpu_s: int) -> str:

@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -135,6 +136,20 @@ class TurnProgress:
     waits_for: Callable[[], tuple[str, float | None]] = lambda: ("", None)
 
 
+def _in_thread(read_turn: Callable[[], Turn]) -> Future[Turn]:
+    """Read a turn in a thread that keeps no process alive."""
+    look: Future[Turn] = Future()
+
+    def read() -> None:
+        try:
+            look.set_result(read_turn())
+        except BaseException as error:
+            look.set_exception(error)
+
+    threading.Thread(target=read, name="look at a turn", daemon=True).start()
+    return look
+
+
 class TurnWatch:
     """Decides whether a turn must end although the agent has not ended it. Called several times a second.
 
@@ -153,8 +168,9 @@ class TurnWatch:
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._closed_at: float | None = None
         self._activity: tuple[int, int] = (-1, -1)
-        self._active_at = self._metered_at = time.monotonic()
-        self._pause_s = METER_S
+        self._active_at = time.monotonic()
+        self._look_began, self._next_look_at = 0.0, self._active_at + METER_S
+        self._look: Future[Turn] | None = None
 
     def __call__(self, progress: TurnProgress) -> TurnFailure | None:
         """Return why the turn must end, if it must."""
@@ -187,12 +203,16 @@ class TurnWatch:
 
     def _limit_is_hit(self, progress: TurnProgress) -> TurnFailure | None:
         """Return the failure of a turn that has reached a limit of tokens or dollars, as far as the client reports them
-        during the turn."""
-        began = time.monotonic()
-        if progress.read_turn is None or not self._limits.is_metered or began < self._metered_at + self._pause_s:
+        during the turn. They are read in a thread: that can take minutes, in which other limits are watched."""
+        now = time.monotonic()
+        if progress.read_turn is None or not self._limits.is_metered or now < self._next_look_at:
             return None
-        turns = [*self._judge.state.turns, self._to_event(replace(progress.read_turn(), wall_s=0.0))]
-        self._metered_at = time.monotonic()
-        self._pause_s = max(METER_S, METER_SHARE * (self._metered_at - began))
+        if self._look is None:
+            self._look_began, self._look = now, _in_thread(progress.read_turn)
+        if not self._look.done():
+            return None
+        turn, self._look = self._look.result(), None
+        self._next_look_at = now + max(METER_S, METER_SHARE * (now - self._look_began))
+        turns = [*self._judge.state.turns, self._to_event(replace(turn, wall_s=0.0))]
         hit = replace(self._limits, turns=None, hours=None).first_hit(turns)
         return TurnFailure(FailureKind.LIMIT, f"its limit of {hit} was used up") if hit else None

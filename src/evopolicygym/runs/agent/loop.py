@@ -29,6 +29,7 @@ from typing import Final, Protocol
 from evopolicygym.agents import home, prices, prompts
 from evopolicygym.agents.turn import Turn
 from evopolicygym.agents.usage import Usage, total_usage
+from evopolicygym.errors import Fault
 from evopolicygym.gateway.call_limits import CallAdmission, CallTotals
 from evopolicygym.gateway.patience import SharedWaits
 from evopolicygym.judge.events import Prompted, Turned
@@ -40,6 +41,7 @@ from evopolicygym.runs import disk_reserve
 from evopolicygym.runs.agent.decisions import AGENT_FAILED, PromptAgent, SuspendRun, decide, last_session, suspension
 from evopolicygym.runs.agent.limits import AgentLimits, TurnWatch
 from evopolicygym.runs.agent.process import AgentRunner, MustEnd, Reading, TurnRequest, start_failure
+from evopolicygym.runs.agent.turn_reader import ReaderLost
 from evopolicygym.runs.locks import living_agent_lock
 from evopolicygym.runs.open_run import OpenRun
 from evopolicygym.runs.serve import FINISHED_BY_HAND, serve_run
@@ -86,6 +88,8 @@ async def _play(
         loop.stop.set()
         runner.close()
         await asyncio.wait([playing])  # its thread may just have begun another turn, which it ends now
+        if not playing.cancelled():
+            playing.exception()  # is raised above, unless the loop was stopped; asyncio would print it
         disk_reserve.release(run.paths)
         rate_limits.agent_is_gone()
 
@@ -145,7 +149,15 @@ class AgentLoop:
             self._record(self._event(self._agent.recover_turn(replace(request, retry=self._retry))))
 
     def _retry(self, reading: Reading) -> Turn:
-        return self._judge.shortage.retry(reading, self.stop)
+        """Read a turn that is over. Raises ReaderLost, and Fault for an error of the judge, or if the run is stopped in
+        a pause: that ends this process and not the turn, which a resumed run reads again."""
+        try:
+            return self._judge.shortage.retry(reading, self.stop)
+        except (OSError, MemoryError) as error:
+            if isinstance(error, ReaderLost) and not self.stop.is_set():
+                raise
+            why = error.strerror if isinstance(error, OSError) else "no memory"  # a number would make it a shortage
+            raise Fault(f"how a turn ended cannot be read: {why}. `evopolicygym run --resume` reads it again") from None
 
     def _event(self, turn: Turn) -> Turned:
         state = self._judge.state

@@ -19,10 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Self
 
+from evopolicygym.errors import TEMPORARY
+
 MIB: Final = 1 << 20
 STDOUT_LIMIT: Final = 256 * MIB  # bytes kept of one turn
 STDERR_LIMIT: Final = 16 * MIB
 CHUNK: Final = 1 << 16
+HELD_BYTES: Final = 4 * MIB  # of a transcript, while the disk is full
 SHORTEST_SECRET: Final = 8  # shorter values are placeholders for servers without keys, and would match everywhere
 PLAIN_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 log = logging.getLogger(__name__)
@@ -138,12 +141,14 @@ class Redactor:
 
 
 class Transcript:
-    """A file of limited length. What exceeds it, or does not fit on the disk, is counted and left out."""
+    """A file of limited length. What exceeds it is counted and left out. What does not fit on the disk is held, the
+    newest of it, and written as soon as there is space: an agent may fill the disk and free it again."""
 
     def __init__(self, path: Path, keys: Mapping[str, str], limit: int, append: bool = False) -> None:
         self._redactor, self._limit = Redactor(keys), limit
         self._file = _opened(path, os.O_WRONLY | os.O_CREAT | (os.O_APPEND if append else os.O_TRUNC))
-        self._size = os.fstat(self._file).st_size if self._file is not None else 0
+        self._size = os.fstat(self._file).st_size if self._file is not None else 0  # with what is held
+        self._held = bytearray()
         self.left_out = 0
 
     def write(self, data: bytes) -> None:
@@ -151,9 +156,11 @@ class Transcript:
         self._keep(self._redactor.feed(data))
 
     def close(self) -> None:
+        self._keep(self._redactor.rest())
+        self.left_out += len(self._held)
+        self._held.clear()
         if self._file is None:
             return
-        self._keep(self._redactor.rest())
         if self.left_out:
             note = f"\n[evopolicygym: {self.left_out} bytes were left out; {self._limit} are kept at most]\n"
             self._append(note.encode())
@@ -161,9 +168,13 @@ class Transcript:
         self._file = None
 
     def _keep(self, data: bytes) -> None:
-        kept = self._append(data[: max(0, self._limit - self._size)])
-        self._size += kept
-        self.left_out += len(data) - kept
+        kept = data[: max(0, self._limit - self._size)]
+        self._held += kept
+        del self._held[: self._append(bytes(self._held))]
+        too_old = max(0, len(self._held) - HELD_BYTES)
+        del self._held[:too_old]
+        self._size += len(kept) - too_old
+        self.left_out += len(data) - len(kept) + too_old
 
     def _append(self, data: bytes) -> int:
         """Return how many bytes were written."""
@@ -208,7 +219,8 @@ class StreamCopy:
 
 
 def open_plain(path: Path) -> IO[bytes]:
-    """Open a file of the run for reading; an empty one if it is missing. It follows no link and waits for no pipe."""
+    """Open a file of the run for reading; an empty one if it is missing. It follows no link and waits for no pipe.
+    Raises OSError in a shortage."""
     descriptor = _opened(path, os.O_RDONLY)
     return io.BytesIO() if descriptor is None else open(descriptor, "rb")
 
@@ -219,6 +231,8 @@ def _opened(path: Path, flags: int) -> int | None:
     except FileNotFoundError:
         return None
     except OSError as error:
+        if error.errno in TEMPORARY:
+            raise
         log.warning("%s cannot be opened: %s", path.name, error.strerror)
         return None
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

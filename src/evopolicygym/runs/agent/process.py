@@ -24,7 +24,7 @@ from evopolicygym.agents.failures import FailureKind, TurnFailure
 from evopolicygym.agents.json_lines import AgentReply, Conversation, MalformedReply
 from evopolicygym.agents.turn import ProcessExit, Turn, unreadable_turn
 from evopolicygym.agents.usage import Usage
-from evopolicygym.errors import TEMPORARY, UserError
+from evopolicygym.errors import TEMPORARY, Fault, UserError
 from evopolicygym.run_paths import turn_file
 from evopolicygym.runs.agent.limits import TurnProgress
 from evopolicygym.runs.agent.logins import return_logins
@@ -38,7 +38,7 @@ from evopolicygym.runs.agent.output import (
     open_plain,
 )
 from evopolicygym.runs.agent.turn_files import Heartbeat, save_command, save_traffic, with_traffic
-from evopolicygym.runs.agent.turn_reader import read_turn_in_child
+from evopolicygym.runs.agent.turn_reader import ReaderLost, read_turn_in_child
 from evopolicygym.sandbox.agent.agent_sandbox import AgentLevel, AgentSandbox
 from evopolicygym.sandbox.agent.launch import SandboxedProcess, launch
 from evopolicygym.sandbox.agent.network import ProxyTraffic
@@ -46,6 +46,7 @@ from evopolicygym.sandbox.agent.network import ProxyTraffic
 POLL_S: Final = 0.2
 STDERR_TAIL: Final = 4000
 LISTENER_ENDS_S: Final = 10.0  # for the thread that reads from a program that has ended
+INTERRUPTED: Final = TurnFailure(FailureKind.INTERRUPTED, "the process that played it was killed")
 
 MustEnd = Callable[[TurnProgress], TurnFailure | None]
 Reading = Callable[[], Turn]
@@ -59,7 +60,8 @@ def read_once(reading: Reading) -> Turn:
 @dataclass(frozen=True)
 class TurnRequest:
     """One turn to play. ``before`` is the usage of the session's earlier turns; ``must_end`` returns why the turn must
-    end now, if it must. ``retry`` reads a turn that has ended, again while the machine lacks something."""
+    end now, if it must. ``retry`` reads a turn that has ended, again while the machine lacks something: an error there
+    must not look like one of a turn that can be played again."""
 
     number: int
     text: str
@@ -164,8 +166,8 @@ class CliAgent:
                 return request.must_end(progress)
 
             code, ended_because = self._run(command, stdout, stderr, must_end, out.with_suffix(".net"))
-        turn = self._read(request, out, err, replace(ended, exit_code=code, wall_s=time.monotonic() - began))
-        turn = with_traffic(turn, self._traffic)
+        ended = replace(ended, exit_code=code, wall_s=time.monotonic() - began)
+        turn = with_traffic(self._read(request, lambda: ended), self._traffic)
         if ended_because is None:
             return turn
         reported = turn.failure if ended_because.kind is FailureKind.TIMEOUT else None
@@ -174,13 +176,13 @@ class CliAgent:
 
     def recover_turn(self, request: TurnRequest) -> Turn:
         """Read the transcript: above all the session, so that the next turn can continue it."""
-        out, err = self._streams(request.number)
-        wall_s = self._heartbeat.seconds_alive(request.number)
         session = self._command.for_turn(request).session
-        turn = self._read(request, out, err, ProcessExit(None, wall_s, self._command.home, "", session, request.before))
-        return replace(
-            turn, failure=TurnFailure(FailureKind.INTERRUPTED, "the process that played it was killed"), stop=False
-        )
+
+        def ended() -> ProcessExit:
+            wall_s = self._heartbeat.seconds_alive(request.number)
+            return ProcessExit(None, wall_s, self._command.home, "", session, request.before)
+
+        return replace(self._read(request, ended), failure=INTERRUPTED, stop=False)
 
     def _progress(self, out: Path, stdout: StreamCopy, stderr: StreamCopy, ended: ProcessExit) -> TurnProgress:
         """Return no progress for a program that is started once: it may be silent for hours."""
@@ -191,18 +193,22 @@ class CliAgent:
     def _read_now(self, out: Path, ended: ProcessExit) -> Turn:
         try:
             return read_turn_in_child(self._command.client, out, ended)
-        except OSError as error:  # a shortage: the turn goes on, and is read again when it is over
+        except (OSError, MemoryError, Fault) as error:  # the turn goes on, and is read again when it is over
             return unreadable_turn(ended, str(error))
 
     def _streams(self, number: int) -> tuple[Path, Path]:
         return self._transcripts / turn_file(number, ".out"), self._transcripts / turn_file(number, ".err")
 
-    def _read(self, request: TurnRequest, out: Path, err: Path, ended: ProcessExit) -> Turn:
-        ended = replace(ended, stderr_tail=_tail(err))
+    def _read(self, request: TurnRequest, ended: Callable[[], ProcessExit]) -> Turn:
+        out, err = self._streams(request.number)
+
+        def reading() -> Turn:
+            return read_turn_in_child(self._command.client, out, replace(ended(), stderr_tail=_tail(err)))
+
         try:
-            return request.retry(lambda: read_turn_in_child(self._command.client, out, ended))
-        except OSError as error:
-            return unreadable_turn(ended, str(error))
+            return request.retry(reading)
+        except ReaderLost as error:
+            return unreadable_turn(ended(), str(error))
 
     def close(self) -> None:
         if self._process:
@@ -261,8 +267,7 @@ class JsonLinesAgent:
         return Turn(None, wall_s, text=text, usage=reply.usage, stop=reply.stop)
 
     def recover_turn(self, request: TurnRequest) -> Turn:
-        wall_s = self._heartbeat.seconds_alive(request.number)
-        return Turn(None, wall_s, failure=TurnFailure(FailureKind.INTERRUPTED, "the process that played it was killed"))
+        return request.retry(lambda: Turn(None, self._heartbeat.seconds_alive(request.number), failure=INTERRUPTED))
 
     def close(self) -> None:
         self._end()

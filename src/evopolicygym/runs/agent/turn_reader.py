@@ -15,27 +15,36 @@ from evopolicygym.agents.definitions import Client
 from evopolicygym.agents.failures import FailureKind, TurnFailure
 from evopolicygym.agents.turn import ProcessExit, Turn, unreadable_turn
 from evopolicygym.agents.usage import Usage
+from evopolicygym.errors import Fault
 from evopolicygym.sandbox.limited_process import run_limited
 
 CHILD: Final = "evopolicygym.runs.agent.turn_reader_child"
 CPU_S: Final = 120
 
 
+class ReaderLost(OSError):
+    """The child was killed, or found no memory or descriptors, by its number. What it read may have been the cause."""
+
+
 def read_turn_in_child(client: Client, transcript: Path, process: ProcessExit) -> Turn:
-    """Read a turn by the rules of its client. What cannot be read fails the turn, never the run. Raises OSError if the
-    child cannot be started, or was killed for want of memory."""
+    """Read a turn by the rules of its client. What cannot be read fails the turn, never the run.
+
+    Raises ReaderLost; OSError if the child cannot be started; Fault if it fails before it reads anything, as when the
+    installation changes under a run."""
     packages = [path for path in sys.path if isinstance(path, str) and os.path.isabs(path)]
     request = json.dumps(packages).encode() + b"\n" + pickle.dumps((client, transcript, process))
     child = run_limited(CHILD, str(CPU_S), cpu_s=CPU_S, given=request)
     if child.was_killed:
-        raise OSError(errno.ENOMEM, "the process that reads it was killed, perhaps for want of memory")
-    failure = f"reading it {child.failure}" if child.failure else "the reader's answer makes no sense"
+        raise ReaderLost(errno.ENOMEM, "the process that reads it was killed, perhaps for want of memory")
+    if child.failure and (child.exit_code or 0) <= 0:
+        return unreadable_turn(process, f"reading it {child.failure}")
     try:
-        if not child.failure:
-            return _turn(json.loads(child.output))
-    except (ValueError, TypeError, KeyError):
-        pass
-    return unreadable_turn(process, failure)
+        answer = json.loads(child.output)
+        if not isinstance(answer, int):
+            return _turn(answer)
+    except (ValueError, TypeError, KeyError) as error:
+        raise Fault(f"the process that reads turns {child.failure or 'answers what makes no sense'}") from error
+    raise ReaderLost(answer, os.strerror(answer))
 
 
 def _turn(answer: dict[str, Any]) -> Turn:

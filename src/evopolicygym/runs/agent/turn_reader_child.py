@@ -1,6 +1,7 @@
 """The child process of runs/agent/turn_reader.py: reads one turn, and prints it as JSON.
 
-What it is asked comes from the judge and may be pickled; what it answers may not, because it has read hostile text."""
+What it is asked comes from the judge and may be pickled; what it answers may not, because it has read hostile text. If
+it lacks memory or descriptors, it prints the number of that error."""
 
 from __future__ import annotations
 
@@ -23,11 +24,15 @@ def main(cpu_s: str) -> None:
     # These need installed packages, which are found only now.
     from evopolicygym.agents.json_events import ReadingLimit, bounded_lines
     from evopolicygym.agents.turn import unreadable_turn
+    from evopolicygym.errors import TEMPORARY
 
     client, transcript, process = pickle.load(sys.stdin.buffer)
     try:
         with io.TextIOWrapper(open_plain(transcript), "utf-8", "replace") as file:
-            turn = client.read(bounded_lines(file, ReadingLimit()), process)
+            answer: object = asdict(client.read(bounded_lines(file, ReadingLimit()), process))
     except Exception as error:
-        turn = unreadable_turn(process, f"{type(error).__name__}: {error}")
-    print(json.dumps(asdict(turn)))
+        if isinstance(error, OSError) and error.errno in TEMPORARY:
+            answer = error.errno
+        else:
+            answer = asdict(unreadable_turn(process, f"{type(error).__name__}: {error}"))
+    print(json.dumps(answer))
