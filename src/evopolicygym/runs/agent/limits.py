@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -208,8 +209,9 @@ class TurnWatch:
         if progress.read_turn is None or not self._limits.is_metered or now < self._next_look_at:
             return None
         if self._look is None:
-            self._look_began, self._look = now, _in_thread(progress.read_turn)
-        if not self._look.done():
+            with suppress(RuntimeError):  # no thread can be started now
+                self._look_began, self._look = now, _in_thread(progress.read_turn)
+        if self._look is None or not self._look.done():
             return None
         turn, self._look = self._look.result(), None
         self._next_look_at = now + max(METER_S, METER_SHARE * (now - self._look_began))

@@ -170,18 +170,18 @@ class Transcript:
     def _keep(self, data: bytes) -> None:
         kept = data[: max(0, self._limit - self._size)]
         self._held += kept
-        del self._held[: self._append(bytes(self._held))]
+        del self._held[: self._append(self._held)]
         too_old = max(0, len(self._held) - HELD_BYTES)
         del self._held[:too_old]
         self._size += len(kept) - too_old
         self.left_out += len(data) - len(kept) + too_old
 
-    def _append(self, data: bytes) -> int:
+    def _append(self, data: bytes | bytearray) -> int:
         """Return how many bytes were written."""
         written = 0
         try:
             while written < len(data) and self._file is not None:
-                written += os.write(self._file, data[written:])
+                written += os.write(self._file, memoryview(data)[written:])
         except OSError as error:
             log.debug("the transcript is incomplete: %s", error)
         return written

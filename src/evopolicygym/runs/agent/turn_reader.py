@@ -43,7 +43,11 @@ def read_turn_in_child(client: Client, transcript: Path, process: ProcessExit) -
         if not isinstance(answer, int):
             return _turn(answer)
     except (ValueError, TypeError, KeyError) as error:
-        raise Fault(f"the process that reads turns {child.failure or 'answers what makes no sense'}") from error
+        how = child.failure or "answered what makes no sense"
+        raise Fault(
+            f"the process that reads turns {how}: does the installation work (`evopolicygym doctor`)? "
+            "`evopolicygym run --resume` reads the turn again"
+        ) from error
     raise ReaderLost(answer, os.strerror(answer))
 
 
