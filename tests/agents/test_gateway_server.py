@@ -546,8 +546,8 @@ def test_calls_that_another_person_wrote_are_no_errors(tmp_path, caplog):
     odd = json.dumps(whole | {"model": "m\ud800"})  # as json writes what an agent may ask for
     path.write_text(f"{odd}\n")
     assert ModelMeter(CallLimits(), {}, path).used.tokens == 7
-    path.write_text("\n" * 200_001)
-    with pytest.raises(UserError, match="more than 200,000 lines"):
+    path.write_text("\n" * 201_001)
+    with pytest.raises(UserError, match="more than 201,000 lines"):
         ModelMeter(CallLimits(), {}, path)
     (tmp_path / "link").symlink_to(path)
     with pytest.raises(UserError, match="cannot read"):

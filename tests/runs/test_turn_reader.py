@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import fcntl
 import json
@@ -33,6 +34,7 @@ from evopolicygym.runs.agent.limits import AgentLimits, TurnProgress, TurnWatch
 from evopolicygym.runs.agent.loop import AgentLoop, NoSharing, turn_event
 from evopolicygym.runs.agent.process import AgentCommand, CliAgent, TurnRequest
 from evopolicygym.runs.agent.turn_files import Heartbeat
+from evopolicygym.runs.serve import _RunService
 from evopolicygym.sandbox import limited_process
 from process_helpers import alive, descendants, wait_until
 
@@ -234,6 +236,41 @@ def test_a_run_that_is_stopped_in_a_shortage_leaves_the_turn_to_a_resumed_one(tr
         agent.recover_turn(request)
     assert scarce_resource(fault.value) is None
     assert agent.recover_turn(request).session == "t-1"
+
+
+def test_one_look_at_a_time_is_taken_at_the_turns_of_a_run(transcript, agent, ended, monkeypatch):
+    """Each may take minutes and 2 GiB, and goes on when its turn is over."""
+    client = definitions.load("codex").model_copy(update={"text": (ExtractRule(line=BACKTRACKING),)})
+    monkeypatch.setattr(turn_reader, "CPU_S", 3)
+    monkeypatch.setattr(agent, "_command", replace(agent._command, client=client))
+    transcript.write_text("a" * 200 + "\n")
+    first = threading.Thread(target=agent._read_now, args=(transcript, ended))
+    first.start()
+    assert wait_until(agent._looking.locked)
+    assert "is still being read" in agent._read_now(transcript, ended).failure.text
+    first.join()
+    assert "took more than 3 s" in agent._read_now(transcript, ended).failure.text
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+def test_a_turn_that_cannot_be_recorded_keeps_a_run_from_being_finished(is_finished, tmp_path):
+    """`finish` says so, and can be repeated."""
+
+    async def play() -> str:
+        try:
+            await asyncio.sleep(60 if is_finished else 0)
+        finally:
+            raise Fault("how a turn ended cannot be read")
+
+    async def end() -> str:
+        broken = asyncio.get_running_loop().create_future()
+        service = _RunService(None, SimpleNamespace(broken=broken))
+        if is_finished:
+            service._finish_requested.set()
+        return await service.wait_for_end(play())
+
+    with pytest.raises(Fault, match="cannot be read"):
+        asyncio.run(end())
 
 
 def test_limits_are_watched_while_a_turn_is_read(tmp_path):

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
 from evopolicygym.agents.templates import fill
-from evopolicygym.errors import TEMPORARY
+from evopolicygym.errors import SCARCE
 
 Scalar = str | int | bool
 LONGEST_TEXT: Final = 20_000  # characters kept of a text's beginning, and of its end
@@ -170,8 +170,8 @@ def _file(folder: int, name: str, limit: ReadingLimit) -> Iterator[IO[str]]:
 
 
 def _raise_shortage(error: OSError) -> None:
-    """Raise an error that says nothing about the file."""
-    if error.errno in TEMPORARY:
+    """Raise an error that says nothing about the file. EAGAIN does: somebody has a lease on it."""
+    if error.errno in SCARCE:
         raise error
 
 

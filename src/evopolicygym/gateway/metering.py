@@ -31,6 +31,7 @@ from evopolicygym.run_paths import MODEL_CALLS
 MAX_FILE_BYTES: Final = 256 << 20
 MAX_READ_BYTES: Final = 16 << 20  # at a time, of a file that may come from another person
 MAX_CALLS: Final = 200_000
+MAX_LINES: Final = MAX_CALLS + 1000  # with those that were cut
 TOKENS: Final = ("fresh_input", "cache_read", "cache_write", "output")
 COMPARED: Final = (*TOKENS, "reasoning")
 log = logging.getLogger(__name__)
@@ -156,7 +157,8 @@ class ModelMeter:
         """Append a line. What does not fit on the disk is written with a later call."""
         if self._file is None:
             return
-        self._unwritten += json.dumps(asdict(call)).encode() + b"\n"
+        line = json.dumps(asdict(call), ensure_ascii=False)  # or a model's name in emoji would take 12 bytes for each
+        self._unwritten += line.encode(errors="replace") + b"\n"
         try:
             with self._file.open("ab", buffering=0) as file:
                 while self._unwritten:
@@ -234,9 +236,9 @@ def _read_calls(path: Path) -> tuple[list[ModelCall], bool]:
     """Read the calls of an earlier process, and whether the last line was cut. Lines that are no calls are left out."""
     try:
         with open_file(path.parent, path.name, MAX_FILE_BYTES) as file:
-            lines = list(islice(file, MAX_CALLS + 1))
-        if len(lines) > MAX_CALLS:
-            raise OSError(errno.EFBIG, f"it has more than {MAX_CALLS:,} lines", str(path))
+            lines = list(islice(file, MAX_LINES + 1))
+        if len(lines) > MAX_LINES:
+            raise OSError(errno.EFBIG, f"it has more than {MAX_LINES:,} lines", str(path))
     except FileNotFoundError:
         return [], False
     except OSError as error:

@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from typing import Any, Final
 
-from evopolicygym.errors import RunSuspended
+from evopolicygym.errors import Fault, RunSuspended
 from evopolicygym.judge import delivery, scoring
 from evopolicygym.judge.events import Inspected, Suspended
 from evopolicygym.judge.shortage import to_stderr
@@ -127,7 +127,9 @@ class _RunService:
         if playing.done():
             return playing.result()
         playing.cancel()
-        await asyncio.gather(playing, return_exceptions=True)
+        await asyncio.wait([playing])
+        if not playing.cancelled() and isinstance(fault := playing.exception(), Fault):
+            raise fault  # the last turn could not be recorded
         return FINISHED_BY_HAND
 
     async def score(self) -> None:

@@ -43,9 +43,8 @@ class ChildAnswer:
 
     @property
     def was_killed(self) -> bool:
-        """Whether somebody else ended it. Where this process ignores SIGCHLD, it never learns more than that there was
-        no answer."""
-        return -(self.exit_code or 0) in FROM_OUTSIDE or not (self.failure or self.output)
+        """Whether somebody else ended it."""
+        return -(self.exit_code or 0) in FROM_OUTSIDE
 
 
 def limit(cpu_s: int, memory: int) -> None:

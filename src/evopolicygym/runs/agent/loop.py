@@ -88,10 +88,10 @@ async def _play(
         loop.stop.set()
         runner.close()
         await asyncio.wait([playing])  # its thread may just have begun another turn, which it ends now
-        if not playing.cancelled():
-            playing.exception()  # is raised above, unless the loop was stopped; asyncio would print it
         disk_reserve.release(run.paths)
         rate_limits.agent_is_gone()
+        if not playing.cancelled() and isinstance(fault := playing.exception(), Fault):
+            raise fault  # also if the run is finished by hand: its last turn is not recorded
 
 
 class AgentLoop:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -138,6 +139,7 @@ class CliAgent:
         self._command, self._sandbox, self._level, self._transcripts = command, sandbox, level, transcripts
         self._process: SandboxedProcess | None = None
         self._traffic: list[ProxyTraffic] = []  # in the last turn
+        self._looking = threading.Lock()  # one reading at a time while turns are played: each may take 2 GiB
         self._heartbeat = Heartbeat(transcripts)
         transcripts.mkdir(parents=True, exist_ok=True)
 
@@ -191,10 +193,14 @@ class CliAgent:
         return TurnProgress(lambda: stdout.bytes_read + stderr.bytes_read, lambda: self._read_now(out, ended))
 
     def _read_now(self, out: Path, ended: ProcessExit) -> Turn:
+        if not self._looking.acquire(blocking=False):
+            return unreadable_turn(ended, "a turn before it is still being read")
         try:
             return read_turn_in_child(self._command.client, out, ended)
         except (OSError, MemoryError, Fault) as error:  # the turn goes on, and is read again when it is over
             return unreadable_turn(ended, str(error))
+        finally:
+            self._looking.release()
 
     def _streams(self, number: int) -> tuple[Path, Path]:
         return self._transcripts / turn_file(number, ".out"), self._transcripts / turn_file(number, ".err")
@@ -208,7 +214,8 @@ class CliAgent:
         try:
             return request.retry(reading)
         except ReaderLost as error:
-            return unreadable_turn(ended(), str(error))
+            why = str(error)
+            return request.retry(lambda: unreadable_turn(ended(), why))
 
     def close(self) -> None:
         if self._process:
@@ -256,6 +263,7 @@ class JsonLinesAgent:
         try:
             reply, failure = self._ask(request, began)
         except (OSError, UserError) as error:
+            self._transcript.close()
             reply, failure = None, start_failure(request.number == 1, error)
         if reply is None:
             self._end()

@@ -1,7 +1,8 @@
 """The child process of runs/agent/turn_reader.py: reads one turn, and prints it as JSON.
 
-What it is asked comes from the judge and may be pickled; what it answers may not, because it has read hostile text. If
-it lacks memory or descriptors, it prints the number of that error."""
+What it is asked comes from the judge and may be pickled; what it answers may not, because it has read hostile text. A
+first line says that it begins to read: what fails before that is no doing of the agent's. If it cannot open files for
+want of descriptors, it prints the number of that error."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from evopolicygym.runs.agent.output import open_plain
 from evopolicygym.sandbox.limited_process import limit
 
 MEMORY: Final = 2 << 30
+READING: Final = "reading"
 
 
 def main(cpu_s: str) -> None:
@@ -27,6 +29,7 @@ def main(cpu_s: str) -> None:
     from evopolicygym.errors import TEMPORARY
 
     client, transcript, process = pickle.load(sys.stdin.buffer)
+    print(READING, flush=True)
     try:
         with io.TextIOWrapper(open_plain(transcript), "utf-8", "replace") as file:
             answer: object = asdict(client.read(bounded_lines(file, ReadingLimit()), process))
