@@ -92,7 +92,8 @@ def space_of(schema: dict[str, Any]) -> Any:
     match schema["type"]:
         case "Box":
             shape, dtype = tuple(schema["shape"]), np.dtype(schema["dtype"])
-            low, high = (np.broadcast_to(np.array(schema[name], dtype), shape) for name in ("low", "high"))
+            bounds = [np.array(schema[name], dtype) + dtype.type(0) for name in ("low", "high")]  # 0.0 instead of -0.0:
+            low, high = (np.broadcast_to(bound, shape) for bound in bounds)  # numpy draws no number from [0.0, -0.0]
             return spaces.Box(low, high, shape, dtype.type)
         case "Discrete":
             return spaces.Discrete(schema["n"], start=schema["start"])
