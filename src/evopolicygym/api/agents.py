@@ -39,8 +39,8 @@ def list_agents() -> list[str]:
 
 @dataclass(frozen=True)
 class AgentSummary:
-    """What the definition of an agent says: a row of `evopolicygym agent list`. ``program`` is None for an agent that
-    ships; ``keys`` are variables that may hold the key of its model."""
+    """Describe an agent by its definition, as a row of `evopolicygym agent list` does. ``program`` is None for an agent
+    that ships; ``keys`` are variables that may hold the key of its model."""
 
     name: str
     title: str

@@ -38,7 +38,7 @@ def list_tasks(*, everything: bool = False) -> list[str]:
 
 @dataclass(frozen=True)
 class TaskSummary:
-    """What is known of a task without making its environment: a row of `evopolicygym task list`.
+    """Describe a task without making its environment, as a row of `evopolicygym task list` does.
 
     The key of a generated task draws its spaces, which are described so, and its ``horizon``, which is None. Spaces are
     empty for an environment that is listed by Gymnasium alone.
